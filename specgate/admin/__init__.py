@@ -1,0 +1,1 @@
+"""The control surface: FastAPI routes under the gate's own paths."""

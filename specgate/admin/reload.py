@@ -1,0 +1,74 @@
+"""Taking changed settings under traffic: file and environment are read again, whole.
+
+What reloads: threshold, band, smoothing, burst, dwell and the lanes' URLs. Anything else is named
+and waits for a restart. A reload that finds a mistake changes nothing; the next good one applies in
+full. It also ends what was set by hand over the control surface: the files are the truth.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specgate.control.gate import Gate
+from specgate.core.events import Observer, ReloadFailed, SettingsChanged
+from specgate.core.lanes import Lane
+from specgate.settings import Loaded, Settings, SettingsError, reloadable_names
+from specgate.upstream.base import Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Names of settings, sorted; warnings as `settings.load` gives them."""
+
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Reloader:
+    """`load`: reads file and environment; `settings`: those that the gate started with."""
+
+    def __init__(
+        self,
+        *,
+        gate: Gate,
+        settings: Settings,
+        load: Callable[[], Loaded],
+        observe: Observer,
+    ) -> None:
+        self._gate = gate
+        self._settings = settings
+        self._load = load
+        self._observe = observe
+        self._one_at_a_time = asyncio.Lock()
+
+    async def reload(self, source: str) -> Outcome:
+        """Raises SettingsError after leaving everything as it was. `source`: who asked."""
+        async with self._one_at_a_time:
+            try:
+                # In a thread: the file may lie on a slow mount, and the loop is never blocked.
+                loaded = await asyncio.to_thread(self._load)
+            except SettingsError as error:
+                self._observe(ReloadFailed(error=str(error)))
+                raise
+            return self._apply(loaded, source)
+
+    def _apply(self, loaded: Loaded, source: str) -> Outcome:
+        was, now = self._settings, loaded.settings
+        differ = {
+            name for name in type(now).model_fields if getattr(was, name) != getattr(now, name)
+        }
+        changed = differ & reloadable_names()
+        # What waits for a restart keeps its old value here too, or the next reload would not
+        # name it again.
+        self._settings = was.model_copy(update={name: getattr(now, name) for name in changed})
+        self._gate.set_origin(Origin.of(Lane.SPEC, now.spec_url))
+        self._gate.set_origin(Origin.of(Lane.PLAIN, now.plain_url))
+        self._gate.set_policy(now.policy)
+        outcome = Outcome(
+            changed=tuple(sorted(changed)),
+            needs_restart=tuple(sorted(differ - changed)),
+            warnings=loaded.warnings,
+        )
+        self._observe(SettingsChanged(names=outcome.changed, source=source))
+        return outcome

@@ -1,0 +1,82 @@
+"""The command `specgate`: its group, and the exit codes that all its commands share.
+
+0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.
+"""
+
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+import click
+
+from specgate import __version__
+
+COMMANDS = {
+    "serve": "specgate.cli.serve:serve",
+    "config": "specgate.cli.config:config",
+    "sim": "specgate.cli.sim:sim",
+    "demo": "specgate.cli.demo:demo",
+}
+
+EXAMPLES = """\b
+Examples:
+  specgate demo
+      two simulated engines and a gate: nothing else is needed
+  SPECGATE_SPEC_URL=http://10.0.0.5:8000 SPECGATE_PLAIN_URL=http://10.0.0.5:8001 \\
+  SPECGATE_THRESHOLD=24 specgate serve
+      a gate between two engines, on 127.0.0.1:8400
+  specgate config
+      the settings that serve would use, and where each came from
+"""
+
+
+class Refused(click.ClickException):
+    """Wrong settings: the lines as they are, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: Any = None) -> None:
+        click.echo(self.message, file=file or sys.stderr)
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for: each pays for its own alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module, _, attribute = COMMANDS.get(cmd_name, "").partition(":")
+        # Looked for, not tried: an ImportError inside a command's module must be seen.
+        if not module or importlib.util.find_spec(module) is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Click would say "Aborted!" and exit with 1, which means failed.
+            ctx.exit(130)
+        except ValueError as error:
+            # Here, as pydantic takes longer to import than `specgate --version` does to answer.
+            from specgate.settings import SettingsError
+
+            if not isinstance(error, SettingsError):
+                raise
+            warnings = [f"warning: {warning}" for warning in error.warnings]
+            raise Refused("\n".join([*error.problems, *warnings])) from error
+
+
+@click.group(
+    cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="specgate")
+def main() -> None:
+    """A load-aware gate between a speculative and a plain LLM engine.
+
+    It sends requests to the lane that speculates while that pays, and to the plain one when load
+    is too high for it. Settings are SPECGATE_* variables, or a file that SPECGATE_CONFIG names.
+    """

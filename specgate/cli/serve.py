@@ -1,0 +1,47 @@
+"""`specgate serve`: the gate."""
+
+import sys
+
+import click
+import structlog
+
+from specgate.settings import load
+from specgate.telemetry.logs import set_up
+
+
+@click.command()
+def serve() -> None:
+    """Run the gate in front of two lanes.
+
+    Settings come from SPECGATE_* variables and, beneath them, from the TOML file that
+    SPECGATE_CONFIG names; `specgate config` shows what is in force and why.
+
+    \b
+    Example:
+      SPECGATE_SPEC_URL=http://127.0.0.1:30000 \\
+      SPECGATE_PLAIN_URL=http://127.0.0.1:30001 \\
+      SPECGATE_THRESHOLD=8 specgate serve
+
+    SIGHUP reads file and environment again. SIGTERM and ^C stop it once its streams have ended.
+    """
+    loaded = load()
+    settings = loaded.settings
+    as_json = settings.log_format == "json" or (
+        settings.log_format == "auto" and not sys.stderr.isatty()
+    )
+    set_up(level=settings.log_level, as_json=as_json)
+    log = structlog.stdlib.get_logger("specgate")
+    for warning in loaded.warnings:
+        log.warning("settings", message=warning)
+    if settings.threshold is None:
+        log.warning(
+            "unmeasured",
+            message="SPECGATE_THRESHOLD is not set: nothing was measured, so every request goes "
+            "to the plain lane",
+        )
+    # Imported here: what is wrong with the settings is said at once, without loading a server.
+    from specgate.server import serve as run
+    from specgate.wiring import build
+
+    if not run(build(settings)):
+        sys.exit(1)

@@ -1,0 +1,226 @@
+"""The gate: what changes, in one synchronous place.
+
+It joins the ledger, the lanes' health and `core.policy`: a request asks `admit` and gets a lane and
+a place in the ledger in one call with no await in it. Nothing here waits, logs or measures; it
+emits facts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from specgate.core.config import PolicyConfig
+from specgate.core.events import HealthChanged, Observer, Switched
+from specgate.core.health import Health, LaneHealth, Sign, step
+from specgate.core.lanes import Lane
+from specgate.core.load import SmoothedLoad
+from specgate.core.policy import Decision, Mode, Reason, Situation, decide
+from specgate.core.routes import RouteClass
+from specgate.core.view import GateView, LaneView
+from specgate.engines.base import Engine
+from specgate.ledger.base import Entry, Ledger
+from specgate.upstream.base import Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LaneState:
+    origin: Origin
+    health: LaneHealth
+    engine: Engine = Engine.UNKNOWN
+
+
+class Gate:
+    """`clock`: monotonic seconds. All methods run to their end without awaiting."""
+
+    def __init__(
+        self,
+        *,
+        policy: PolicyConfig,
+        origins: dict[Lane, Origin],
+        ledger: Ledger,
+        observe: Observer,
+        clock: Callable[[], float],
+    ) -> None:
+        now = clock()
+        self._policy = policy
+        self._ledger = ledger
+        self._observe = observe
+        self._clock = clock
+        self._load = SmoothedLoad(policy.smoothing_s, now)
+        self._mode = Mode.AUTO
+        self._switches = 0
+        self._switched_at: float | None = None
+        self._lanes = {
+            lane: _LaneState(origin=origin, health=LaneHealth(since=now))
+            for lane, origin in origins.items()
+        }
+        # The side that an idle gate starts on is a choice, not a switch.
+        self._side = Lane.PLAIN
+        first = self._decision(arriving=0, now=now)
+        self._side, self._reason = first.side, first.reason
+
+    # The way of a request
+
+    def admit(self, route: RouteClass, sequences: int, *, avoid: Lane | None = None) -> "Admission":
+        """A lane for one request, and its entry in the ledger where it is load.
+
+        avoid: the lane that failed to take it just now; the answer is then the other.
+        """
+        if not route.is_generation:
+            return Admission(self, self._unloaded(avoid), entry=None)
+        now = self._clock()
+        self._load.observe(self._ledger.counts().total, now)
+        decision = self._decision(arriving=sequences, now=now)
+        self._settle(decision, now)
+        if avoid is not None:
+            decision = replace(decision, lane=avoid.other, reason=Reason.REROUTED)
+        entry = self._ledger.enter(decision.lane, sequences, now)
+        self._load.observe(self._ledger.counts().total, now)
+        return Admission(self, decision, entry=entry)
+
+    def leave(self, entry: Entry) -> None:
+        """Take an entry out of the ledger; once, whatever is called how often."""
+        if self._ledger.leave(entry):
+            self._load.observe(self._ledger.counts().total, self._clock())
+
+    def origin(self, lane: Lane) -> Origin:
+        return self._lanes[lane].origin
+
+    # What the loops and the traffic see
+
+    def tick(self) -> None:
+        """Apply the policy between requests, so that the side does not wait for the next one."""
+        now = self._clock()
+        self._load.observe(self._ledger.counts().total, now)
+        self._settle(self._decision(arriving=0, now=now), now)
+
+    def saw(self, origin: Origin, sign: Sign, why: str) -> None:
+        """A sign of a lane's health. Ignored if it is of a URL that the lane has left."""
+        lane = self._lanes[origin.lane]
+        if lane.origin != origin:
+            return
+        after = step(lane.health, sign, self._clock())
+        if after == lane.health:
+            return
+        self._lanes[origin.lane] = replace(lane, health=after)
+        if after.state is not lane.health.state:
+            self._observe(
+                HealthChanged(lane=origin.lane, was=lane.health.state, now=after.state, why=why)
+            )
+
+    def name_engine(self, origin: Origin, engine: Engine) -> None:
+        """The prober found out what a lane runs."""
+        lane = self._lanes[origin.lane]
+        if lane.origin == origin:
+            self._lanes[origin.lane] = replace(lane, engine=engine)
+
+    # What operators change
+
+    def set_mode(self, mode: Mode) -> None:
+        self._mode = mode
+        self.tick()
+
+    def set_policy(self, policy: PolicyConfig) -> None:
+        """New knobs from the next decision on; the load's history stays."""
+        self._load.retune(policy.smoothing_s, self._clock())
+        self._policy = policy
+        self.tick()
+
+    def set_origin(self, origin: Origin) -> None:
+        """A lane's new URL: for new requests; those in flight end where they are."""
+        if self._lanes[origin.lane].origin != origin:
+            health = LaneHealth(since=self._clock())
+            self._lanes[origin.lane] = _LaneState(origin=origin, health=health)
+
+    # What everybody may see
+
+    def view(self) -> GateView:
+        now = self._clock()
+        since = None if self._switched_at is None else now - self._switched_at
+        return GateView(
+            mode=self._mode,
+            side=self._side,
+            reason=self._reason,
+            policy=self._policy,
+            counts=self._ledger.counts(),
+            load=self._load.read(now),
+            smoothed=self._load.read(now),
+            oldest_s=self._ledger.oldest_s(now),
+            switches=self._switches,
+            since_switch_s=since,
+            lanes={
+                lane: LaneView(url=state.origin.url, health=state.health.state, engine=state.engine)
+                for lane, state in self._lanes.items()
+            },
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether some lane is known to serve."""
+        return any(lane.health.state is Health.HEALTHY for lane in self._lanes.values())
+
+    def _decision(self, *, arriving: int, now: float) -> Decision:
+        switched_at = self._switched_at
+        situation = Situation(
+            mode=self._mode,
+            side=self._side,
+            since_switch_s=float("inf") if switched_at is None else now - switched_at,
+            count=self._load.count,
+            arriving=arriving,
+            smoothed=self._load.read(now),
+            usable=frozenset(lane for lane, state in self._lanes.items() if state.health.usable),
+        )
+        return decide(self._policy, situation)
+
+    def _settle(self, decision: Decision, now: float) -> None:
+        """Remember why, and switch if the side moved."""
+        self._reason = decision.reason
+        if decision.side is self._side:
+            return
+        self._side = decision.side
+        self._switches += 1
+        self._switched_at = now
+        self._observe(
+            Switched(
+                side=decision.side,
+                reason=decision.reason,
+                load=self._load.read(now),
+                count=self._load.count,
+                threshold=self._policy.threshold,
+            )
+        )
+
+    def _unloaded(self, avoid: Lane | None) -> Decision:
+        """Calls that decode nothing go to the plain lane: always the same, so that what they say
+        (models, versions) does not change with the load."""
+        lane = Lane.PLAIN if self._lanes[Lane.PLAIN].health.usable else Lane.SPEC
+        if not self._lanes[lane].health.usable:
+            lane = Lane.PLAIN
+        if avoid is not None:
+            return Decision(lane=avoid.other, reason=Reason.REROUTED, side=self._side)
+        return Decision(lane=lane, reason=Reason.NOT_GENERATION, side=self._side)
+
+
+class Admission:
+    """A decision, and the scope in which its request is in flight: left once, on every path."""
+
+    __slots__ = ("_entry", "_gate", "lane", "origin", "reason")
+
+    def __init__(self, gate: Gate, decision: Decision, *, entry: Entry | None) -> None:
+        self._gate = gate
+        self._entry = entry
+        self.lane = decision.lane
+        self.reason = decision.reason
+        self.origin = gate.origin(decision.lane)
+
+    def __enter__(self) -> "Admission":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._entry is not None:
+            self._gate.leave(self._entry)

@@ -1,0 +1,99 @@
+"""Active health checks: ask each lane whether it is ready.
+
+A status is a definite answer: 5xx means not ready, all else means that a server is there (401 too:
+the clients bring their own keys). No answer in time is slowness and no verdict. SGLang's /health is
+never asked: it generates a token, takes a second when idle, and fails when the engine is busy.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import httpx2
+
+from specgate.control.gate import Gate
+from specgate.core.events import Observer, Probed
+from specgate.core.health import Sign
+from specgate.core.lanes import Lane
+from specgate.engines.base import MODELS_PATH, READY_PATH, Engine, engine_of
+from specgate.upstream.base import Origin
+
+PROBE_TIMEOUT_S = 5.0
+"""SGLang's /ready took 4 ms; an engine that needs seconds for it is busy: no verdict."""
+
+
+class Prober:
+    """Probes one lane a turn; reports to the gate. `clock`: monotonic seconds."""
+
+    def __init__(
+        self,
+        *,
+        gate: Gate,
+        client: httpx2.AsyncClient,
+        observe: Observer,
+        clock: Callable[[], float],
+    ) -> None:
+        self._gate = gate
+        self._client = client
+        self._observe = observe
+        self._clock = clock
+        # Which origin answered 404 at /ready: not SGLang, so ask for its models instead.
+        self._without_ready: dict[Lane, Origin] = {}
+        self._named: dict[Lane, Origin] = {}
+
+    async def probe(self, lane: Lane) -> None:
+        """One check, whatever comes of it; raises nothing that a network can cause."""
+        origin = self._gate.origin(lane)
+        started = self._clock()
+        try:
+            sign, why = await self._ask(origin)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            sign, why = Sign.UNREACHED, str(error) or type(error).__name__
+        except (httpx2.TimeoutException, TimeoutError):
+            sign, why = Sign.SLOW, f"no answer within {PROBE_TIMEOUT_S:g} s"
+        except httpx2.HTTPError as error:
+            # It took a connection and then broke it or spoke no HTTP: something is there, but
+            # not an engine that is ready.
+            sign, why = Sign.NOT_READY, str(error) or type(error).__name__
+        self._observe(Probed(lane=lane, sign=sign, took_s=self._clock() - started))
+        self._gate.saw(origin, sign, why)
+
+    async def _ask(self, origin: Origin) -> tuple[Sign, str]:
+        if self._without_ready.get(origin.lane) != origin:
+            status = (await self._get(origin, READY_PATH)).status_code
+            if status != 404:
+                sign, why = _verdict(status, READY_PATH)
+                if sign is Sign.READY and self._named.get(origin.lane) != origin:
+                    # A lane that is ready stays so, whatever comes of asking for its name.
+                    with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+                        await self._name(origin)
+                return sign, why
+            self._without_ready[origin.lane] = origin
+        return await self._name(origin)
+
+    async def _name(self, origin: Origin) -> tuple[Sign, str]:
+        """Ask for the models, which name the engine."""
+        response = await self._get(origin, MODELS_PATH)
+        if response.is_success:
+            try:
+                engine = engine_of(response.json())
+            except ValueError:
+                engine = Engine.UNKNOWN
+            self._gate.name_engine(origin, engine)
+            self._named[origin.lane] = origin
+        return _verdict(response.status_code, MODELS_PATH)
+
+    async def _get(self, origin: Origin, path: str) -> httpx2.Response:
+        # One limit for the whole exchange: httpx2's is per read, and a body may never end.
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            return await self._client.get(origin.url + path)
+
+
+def _verdict(status: int, path: str) -> tuple[Sign, str]:
+    sign = Sign.NOT_READY if status >= 500 else Sign.READY
+    return sign, f"{path} answered {status}"
+
+
+def probe_client() -> httpx2.AsyncClient:
+    """The client for probes: no proxies from the environment, no redirects, one time-out."""
+    return httpx2.AsyncClient(trust_env=False, timeout=PROBE_TIMEOUT_S, follow_redirects=False)

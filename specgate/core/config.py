@@ -1,0 +1,91 @@
+"""Settings as the rooms below see them: frozen, validated elsewhere, units in the names."""
+
+import math
+from dataclasses import dataclass, field
+
+NEVER = 0.0
+"""A threshold that no load is below: the gate never speculates."""
+
+ALWAYS = math.inf
+"""A threshold that every load is below: the gate always speculates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """The knobs of `core.policy`, whose docstring says what each does.
+
+    threshold: load in sequences, a real number; NEVER, ALWAYS, or None: nothing was measured.
+    band: width of the hysteresis band as a share of the threshold, in [0, 1).
+    smoothing_s: time constant of the load's average; 0 compares the bare count.
+    burst: an instantaneous load of burst x threshold leaves the spec side at once; >= 1.
+    dwell_s: least time after a switch before the gate comes back to the spec side.
+    """
+
+    threshold: float | None = None
+    band: float = 0.2
+    smoothing_s: float = 60.0
+    burst: float = 2.0
+    dwell_s: float = 60.0
+
+    @property
+    def plain_above(self) -> float | None:
+        """The edge at which the gate leaves the spec side: the threshold itself."""
+        return self.threshold
+
+    @property
+    def speculate_below(self) -> float | None:
+        """The edge below which the gate comes back to the spec side."""
+        return None if self.threshold is None else self.threshold * (1.0 - self.band)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutConfig:
+    """How long the data path waits, in seconds; None waits for ever.
+
+    connect_s: for a lane to accept a connection.
+    first_byte_s: from the request's last byte to the head of the response.
+    idle_s: between two pieces of a response.
+    send_s: for a client that does not read.
+    """
+
+    connect_s: float = 5.0
+    first_byte_s: float | None = None
+    idle_s: float | None = None
+    send_s: float | None = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyConfig:
+    """What the data path adds to, and waits for on, the way through.
+
+    expose_headers: answer with x-specgate-lane and x-specgate-reason.
+    accel_buffering: add `X-Accel-Buffering: no` to event streams whose engine set none.
+    """
+
+    timeouts: TimeoutConfig = field(default_factory=TimeoutConfig)
+    expose_headers: bool = True
+    accel_buffering: bool = True
+
+
+THRESHOLD_ALLOWED = "a positive number, `never` or `always`"
+
+
+def threshold_of(value: str | float) -> float:
+    """A threshold as a user writes it. Raises ValueError, whose text says what is allowed."""
+    words = {"never": NEVER, "always": ALWAYS}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"must be {THRESHOLD_ALLOWED}") from None
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
+        raise ValueError(f"must be {THRESHOLD_ALLOWED}")
+    return number
+
+
+def threshold_text(threshold: float | None) -> float | str | None:
+    """The threshold as a user would write it; None stays None."""
+    if threshold is None:
+        return None
+    return {NEVER: "never", ALWAYS: "always"}.get(threshold, threshold)

@@ -1,0 +1,117 @@
+"""The errors of the data path: whose fault, and what to answer.
+
+    Fault                       abstract
+    ├── ClientFault             the client's: 4xx
+    │   ├── ClientGone          it left; nobody is there to be answered
+    │   └── ClientStalled       it stopped reading for longer than it may
+    ├── LaneFault               the engine's: 502 or 504
+    │   ├── ConnectFailed       no connection: nothing was sent, so another lane may be asked
+    │   ├── NoAnswer            the connection ended, or spoke no HTTP, before a response's head
+    │   ├── FirstByteTimeout    no head within the time allowed
+    │   └── StreamBroken        the response ended before its end
+    └── GateFault               ours: 5xx
+        └── NoLaneReachable     no lane took a connection
+
+No foreign exception crosses a room: `upstream/` maps its library's to these.
+"""
+
+from enum import StrEnum
+
+from specgate.core.lanes import Lane
+
+
+class FailureKind(StrEnum):
+    """How a lane failed. A closed set: metric label and log field."""
+
+    CONNECT = "connect"
+    NO_ANSWER = "no_answer"
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    BROKEN = "broken"
+    IDLE_TIMEOUT = "idle_timeout"
+
+
+class Fault(Exception):
+    """Base of all; `status` is what to answer, `code` the machine-readable word for it."""
+
+    status = 500
+    code = "gate_error"
+
+
+class ClientFault(Fault):
+    """The client did it."""
+
+    status = 400
+    code = "bad_request"
+
+
+class ClientGone(ClientFault):
+    """The client left. 499 appears in logs and metrics only."""
+
+    status = 499
+    code = "client_gone"
+
+
+class ClientStalled(ClientFault):
+    """The client did not read for longer than SEND_TIMEOUT_S."""
+
+    status = 408
+    code = "client_stalled"
+
+
+class LaneFault(Fault):
+    """The engine did it; `lane` says which one's."""
+
+    status = 502
+    code = "lane_failed"
+    kind = FailureKind.NO_ANSWER
+
+    def __init__(self, message: str, *, lane: Lane) -> None:
+        super().__init__(message)
+        self.lane = lane
+
+
+class ConnectFailed(LaneFault):
+    """The lane took no connection; the request was not sent."""
+
+    code = "lane_unreachable"
+    kind = FailureKind.CONNECT
+
+
+class NoAnswer(LaneFault):
+    """The request was sent, or part of it, and no response came: it may have been worked on."""
+
+    code = "lane_no_answer"
+
+
+class FirstByteTimeout(LaneFault):
+    """No response head within FIRST_BYTE_TIMEOUT_S."""
+
+    status = 504
+    code = "lane_timeout"
+    kind = FailureKind.FIRST_BYTE_TIMEOUT
+
+
+class StreamBroken(LaneFault):
+    """The response broke off, or paused for longer than IDLE_TIMEOUT_S."""
+
+    code = "lane_stream_broken"
+
+    def __init__(self, message: str, *, lane: Lane, kind: FailureKind = FailureKind.BROKEN) -> None:
+        super().__init__(message, lane=lane)
+        self.kind = kind
+
+
+class GateFault(Fault):
+    """The gate's own."""
+
+    status = 503
+
+
+class NoLaneReachable(GateFault):
+    """Neither lane took a connection. `retry_after_s`: when to come again, whole seconds."""
+
+    code = "no_lane_reachable"
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

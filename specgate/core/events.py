@@ -1,0 +1,152 @@
+"""Facts: what happened, one frozen dataclass each. `telemetry/` listens; nobody else needs to know.
+
+An observer is a plain callable. It must not raise: `broadcast` keeps what it raises away from the
+data path, and reports it once per observer through the `on_error` it is given.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from specgate.core.errors import FailureKind
+from specgate.core.health import Health, Sign
+from specgate.core.lanes import Lane
+from specgate.core.policy import Reason
+from specgate.core.routes import RouteClass
+
+
+class Phase(StrEnum):
+    """How far a request had come. A closed set: metric label and log field."""
+
+    UPLOAD = "upload"
+    PREFILL = "prefill"
+    STREAM = "stream"
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    COMPLETED = "completed"
+    CLIENT_GONE = "client_gone"
+    CLIENT_STALLED = "client_stalled"
+    LANE_FAILED = "lane_failed"
+    REFUSED = "refused"
+    GATE_ERROR = "gate_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEnded:
+    """One request, from its head's arrival to its last byte or its end otherwise.
+
+    lane, reason: None when it ended before a decision. status: as sent to the client; None when
+    nothing was. ttft_s: from arrival to the first output on a stream, None where that has no
+    meaning or did not happen. output_tokens: the engine's own count, None where it gave none.
+    overhead_s: time the gate itself added before and after the engine's part.
+    """
+
+    request_id: str
+    method: str
+    path: str
+    route: RouteClass
+    sequences: int
+    lane: Lane | None
+    reason: Reason | None
+    rerouted: bool
+    status: int | None
+    outcome: Outcome
+    phase: Phase
+    duration_s: float
+    ttft_s: float | None
+    output_tokens: int | None
+    overhead_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFailed:
+    """A lane failed one request; another may have answered it all the same."""
+
+    lane: Lane
+    kind: FailureKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """The gate changed side for new requests. `load` is in sequences, smoothed."""
+
+    side: Lane
+    reason: Reason
+    load: float
+    count: int
+    threshold: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthChanged:
+    """A lane's health moved."""
+
+    lane: Lane
+    was: Health
+    now: Health
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """One active health check of a lane ended."""
+
+    lane: Lane
+    sign: Sign
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """Settings took effect at run time; `names` are the settings', sorted."""
+
+    names: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadFailed:
+    """A reload was refused and the last good settings stay."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFailed:
+    """A background loop's turn raised; the loop goes on with its next turn."""
+
+    loop: str
+    error: str
+
+
+Event = (
+    RequestEnded
+    | LaneFailed
+    | Switched
+    | HealthChanged
+    | Probed
+    | SettingsChanged
+    | ReloadFailed
+    | LoopFailed
+)
+
+Observer = Callable[[Event], None]
+
+
+def broadcast(
+    observers: Sequence[Observer], on_error: Callable[[Observer, Exception], None]
+) -> Observer:
+    """One observer that tells all; what one of them raises harms nobody else."""
+
+    def tell(event: Event) -> None:
+        for observer in observers:
+            try:
+                observer(event)
+            except Exception as error:  # noqa: BLE001 - the border between facts and listeners
+                on_error(observer, error)
+
+    return tell

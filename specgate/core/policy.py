@@ -1,0 +1,136 @@
+"""The policy: for one arriving request (or none), which lane, and why.
+
+Pure: the same input gives the same output; time is an argument.
+
+Let T be the threshold (sequences, a real number, never rounded), n the instantaneous load and s
+the smoothed one (`core.load`, time constant `smoothing_s`). n counts the arriving request itself.
+With `smoothing_s` = 0, s is n. Then, in this order:
+
+1. A forced mode ("spec", "plain") is the side.
+2. No threshold: nothing was measured, so the side is plain (`unmeasured`). T = 0 is `never`,
+   T = infinity is `always`.
+3. Leave the spec side when s >= T, or when n >= burst x T (a burst would be over the threshold
+   long before an average shows it). The dwell never delays leaving: a slow lane raises the very
+   load that is compared, so being late is what costs.
+4. Come back when s < T x (1 - band), n < T, and `dwell_s` is over since the last switch. A switch
+   costs a drain, in which both lanes share the pool; hence band and dwell.
+5. The lane is the side; if that lane is ejected and the other is not, the other (`lane_down`); if
+   both are, the side all the same (`last_resort`): whether a lane can serve is then found out by
+   asking it, and a request is not refused on an old verdict.
+
+Between requests the gate ticks the policy with no request: leaving then looks at what is in
+flight, coming back at what is in flight and one more, so that a side is only entered on which the
+next request would stay.
+
+Missing input: there is none here. Stale or scraped signals do not reach this function.
+
+Defaults: band 0.2, smoothing 60 s (about five request durations), burst 2, dwell 60 s; simulated
+near the crossover these stay within 4 to 7 % of the better lane where a bare count loses up to
+59 %. Longer requests want a longer smoothing and dwell, in proportion.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from specgate.core.config import PolicyConfig
+from specgate.core.hysteresis import MOVES, Zone, zone
+from specgate.core.lanes import Lane
+
+
+class Mode(StrEnum):
+    """Who decides the side: the policy, or an operator."""
+
+    AUTO = "auto"
+    SPEC = "spec"
+    PLAIN = "plain"
+
+
+class Reason(StrEnum):
+    """Why a request went where it went. A closed set: metric label, header and log field."""
+
+    BELOW_THRESHOLD = "below_threshold"
+    IN_BAND = "in_band"
+    ABOVE_THRESHOLD = "above_threshold"
+    BURST = "burst"
+    DWELL = "dwell"
+    NEVER = "never"
+    ALWAYS = "always"
+    UNMEASURED = "unmeasured"
+    FORCED = "forced"
+    LANE_DOWN = "lane_down"
+    LAST_RESORT = "last_resort"
+    REROUTED = "rerouted"
+    NOT_GENERATION = "not_generation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the policy looks at.
+
+    side: the side so far; since_switch_s: seconds since the last switch (infinity: none yet).
+    count: sequences in flight without the arriving ones; arriving: those, 0 on a tick.
+    smoothed: the smoothed load now. usable: the lanes that are not ejected.
+    """
+
+    mode: Mode
+    side: Lane
+    since_switch_s: float
+    count: int
+    arriving: int
+    smoothed: float
+    usable: frozenset[Lane]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A lane and why; `side` is the policy's own choice, before health."""
+
+    lane: Lane
+    reason: Reason
+    side: Lane
+
+
+def decide(config: PolicyConfig, now: Situation) -> Decision:
+    """Apply the rules above; raises nothing."""
+    side, reason = _side(config, now)
+    if side in now.usable:
+        return Decision(lane=side, reason=reason, side=side)
+    if side.other in now.usable:
+        return Decision(lane=side.other, reason=Reason.LANE_DOWN, side=side)
+    return Decision(lane=side, reason=Reason.LAST_RESORT, side=side)
+
+
+def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
+    if now.mode is not Mode.AUTO:
+        return Lane(now.mode.value), Reason.FORCED
+    threshold = config.threshold
+    if threshold is None:
+        return Lane.PLAIN, Reason.UNMEASURED
+    if threshold <= 0.0:
+        return Lane.PLAIN, Reason.NEVER
+    if math.isinf(threshold):
+        return Lane.SPEC, Reason.ALWAYS
+    return _measured_side(config, threshold, now)
+
+
+def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tuple[Lane, Reason]:
+    entering = now.side is Lane.PLAIN
+    count = now.count + (max(1, now.arriving) if entering else now.arriving)
+    load = count if config.smoothing_s <= 0.0 else now.smoothed
+    edge = threshold * (1.0 - config.band)
+    where = zone(load, speculate_below=edge, plain_above=threshold)
+    reason = {
+        Zone.LOW: Reason.BELOW_THRESHOLD,
+        Zone.MIDDLE: Reason.IN_BAND,
+        Zone.HIGH: Reason.ABOVE_THRESHOLD,
+    }[where]
+
+    if where is not Zone.HIGH and count >= config.burst * threshold:
+        return Lane.PLAIN, Reason.BURST
+    if entering and where is Zone.LOW:
+        if count >= threshold:
+            return Lane.PLAIN, Reason.ABOVE_THRESHOLD
+        if now.since_switch_s < config.dwell_s:
+            return Lane.PLAIN, Reason.DWELL
+    return MOVES[now.side][where], reason

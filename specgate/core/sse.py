@@ -1,0 +1,54 @@
+"""Server-Sent Events, incrementally: bytes in, the data of finished events out.
+
+Source: the event stream format of the HTML standard, §9.2. The decoder never alters what passes;
+it only reads along. A character or a line cut in two by the network waits for its rest. Comments
+(`: ping`) and other fields yield nothing. Bounded: an event longer than `limit` is skipped.
+"""
+
+import re
+
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventDecoder:
+    """Feed it chunks as they come; each call returns the data of the events that ended in it."""
+
+    __slots__ = ("_limit", "_rest", "_skipping")
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self._limit = limit
+        self._rest = b""
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Data payloads of finished events, in order; several `data:` lines join with \\n."""
+        buffer = self._rest + chunk if self._rest else chunk
+        found: list[bytes] = []
+        start = 0
+        # A carriage return at the very end may be half of \r\n: leave it for the next chunk.
+        usable = len(buffer) - 1 if buffer.endswith(b"\r") else len(buffer)
+        while (end := _BLANK_LINE.search(buffer, start, usable)) is not None:
+            if self._skipping:
+                self._skipping = False
+            elif (data := _data(buffer[start : end.start()])) is not None:
+                found.append(data)
+            start = end.end()
+        self._rest = buffer[start:]
+        if len(self._rest) > self._limit:
+            # Keep enough to see a blank line that the next chunk completes.
+            self._rest = self._rest[-3:]
+            self._skipping = True
+        return found
+
+
+def _data(block: bytes) -> bytes | None:
+    """The data of one event, None if it has none."""
+    if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
+        return block[6:]
+    lines = []
+    for line in _LINE_END.split(block):
+        if line.startswith(b"data:"):
+            value = line[5:]
+            lines.append(value[1:] if value.startswith(b" ") else value)
+    return b"\n".join(lines) if lines else None

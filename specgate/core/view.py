@@ -1,0 +1,37 @@
+"""The gate's whole state at one moment, for those who show it: status, metrics, dashboards."""
+
+from dataclasses import dataclass
+
+from specgate.core.config import PolicyConfig
+from specgate.core.health import Health
+from specgate.core.lanes import Lane
+from specgate.core.load import Counts
+from specgate.core.policy import Mode, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneView:
+    """A lane now. `engine`: the server software as far as it is known."""
+
+    url: str
+    health: Health
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateView:
+    """All at one moment. `load` is what the policy compares: `smoothed`, or with a smoothing of 0
+    the bare count. In sequences; `oldest_s`: age of the oldest entry; `since_switch_s`: seconds;
+    both None before there is one."""
+
+    mode: Mode
+    side: Lane
+    reason: Reason
+    policy: PolicyConfig
+    counts: Counts
+    load: float
+    smoothed: float
+    oldest_s: float | None
+    switches: int
+    since_switch_s: float | None
+    lanes: dict[Lane, LaneView]

@@ -1,0 +1,1 @@
+"""What each engine calls things: routes, health paths, names."""

@@ -1,0 +1,32 @@
+"""What the gate asks an engine about itself, and how the answers read."""
+
+from enum import StrEnum
+from typing import Any
+
+
+class Engine(StrEnum):
+    """The server software in a lane, as far as it is known."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+    LLAMACPP = "llamacpp"
+    UNKNOWN = "unknown"
+
+
+READY_PATH = "/ready"
+"""SGLang's readiness: answers at once, adds no work, 503 while starting, paused or draining.
+
+Not /health: SGLang's runs a one-token generation, takes a second when idle and fails under long
+prefills (sglang#22511); a probe on it would eject engines for being busy.
+"""
+
+MODELS_PATH = "/v1/models"
+"""Every engine's: for those that do not know /ready."""
+
+
+def engine_of(models: Any) -> Engine:
+    """The engine that a decoded /v1/models names in `owned_by`, UNKNOWN for any other reply."""
+    data = models.get("data") if isinstance(models, dict) else None
+    first = data[0] if isinstance(data, list) and data else None
+    owner = first.get("owned_by") if isinstance(first, dict) else None
+    return Engine(owner) if owner in set(Engine) else Engine.UNKNOWN

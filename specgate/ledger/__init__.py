@@ -1,0 +1,1 @@
+"""The account of what is in flight: one Protocol, several homes."""

@@ -1,0 +1,41 @@
+"""The ledger's contract.
+
+A request enters once and leaves once, on every path. Calls are synchronous and never block: the
+gate decides and enters with no await between, so that no arrival slips in unseen. A ledger that
+others share (other processes, other hosts) answers from what it knows and settles in its own time.
+"""
+
+from typing import Protocol
+
+from specgate.core.lanes import Lane
+from specgate.core.load import Counts
+
+
+class Entry(Protocol):
+    """One request's place in the account."""
+
+    @property
+    def lane(self) -> Lane: ...
+
+    @property
+    def sequences(self) -> int: ...
+
+
+class Ledger(Protocol):
+    """See the module. `now` is monotonic seconds."""
+
+    def enter(self, lane: Lane, sequences: int, now: float) -> Entry:
+        """Count `sequences` (>= 1) on `lane` until the entry leaves."""
+        ...
+
+    def leave(self, entry: Entry) -> bool:
+        """Stop counting; False, and nothing changed, if the entry had left before."""
+        ...
+
+    def counts(self) -> Counts:
+        """What is in flight now. O(1)."""
+        ...
+
+    def oldest_s(self, now: float) -> float | None:
+        """Age of the oldest entry, None if there is none. O(1)."""
+        ...

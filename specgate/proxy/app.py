@@ -1,0 +1,113 @@
+"""Step 1: whose path is it? And the data path as a plain ASGI app.
+
+No middleware, no Request or Response objects: what ASGI gives goes to `proxy.forward` as it is.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from specgate.core.errors import ClientGone
+from specgate.core.headers import Pairs
+from specgate.proxy.forward import Forwarder
+from specgate.proxy.replies import error_body
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+OWN_PATHS = frozenset({"/livez", "/readyz", "/health", "/ready", "/metrics"})
+OWN_ROOT = "/_specgate"
+
+
+def is_own(path: str) -> bool:
+    """Whether a decoded path is the gate's. All else is the engines'."""
+    return path in OWN_PATHS or path == OWN_ROOT or path.startswith(OWN_ROOT + "/")
+
+
+class ProxyApp:
+    """Everything that is not the gate's own goes to a lane."""
+
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        down = AsgiDownstream(scope, receive, send)
+        if is_own(down.path):
+            # Behind the gate's routes, this is one that they do not know.
+            await _not_found(down)
+            return
+        await self._forwarder.carry(down)
+
+
+class AsgiDownstream:
+    """`proxy.downstream.Downstream` over ASGI. The one owner of `receive`."""
+
+    __slots__ = (
+        "_at_end",
+        "_body_ended",
+        "_finished",
+        "_receive",
+        "_send",
+        "headers",
+        "method",
+        "path",
+        "target",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._at_end = False
+        self._body_ended = asyncio.Event()
+        self._finished = False
+        self.method: bytes = scope["method"].encode("ascii")
+        self.path: str = scope["path"]
+        query: bytes = scope["query_string"]
+        raw_path: bytes = scope["raw_path"]
+        self.target = raw_path + b"?" + query if query else raw_path
+        # A copy: uvicorn appends a chunked request's trailers to the list in the scope.
+        self.headers: Pairs = list(scope["headers"])
+
+    async def read(self) -> bytes | None:
+        while not self._at_end:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("the client left while it sent its request")
+            self._at_end = not message.get("more_body", False)
+            if body := message.get("body", b""):
+                return bytes(body)
+        self._body_ended.set()
+        return None
+
+    async def gone(self) -> None:
+        await self._body_ended.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if self._finished:
+            # The server says so too when a response is complete; that is not leaving.
+            await asyncio.get_running_loop().create_future()
+
+    async def start(self, status: int, headers: Pairs) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        if chunk:
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def finish(self) -> None:
+        self._finished = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _not_found(down: AsgiDownstream) -> None:
+    body = error_body(
+        f"the gate has no such route; see {OWN_ROOT}/docs", kind="not_found_error", code="no_route"
+    )
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await down.start(404, headers)
+    await down.write(body)
+    await down.finish()

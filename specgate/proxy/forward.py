@@ -1,0 +1,141 @@
+"""The way of a request, in seven steps; `docs/explanation/life-of-a-request.md` follows them.
+
+1. whose path it is was decided by whoever calls `Forwarder.carry` (`proxy.app`)
+2. intake      3. admit      4. in flight      5. send      6. relay      7. tell
+
+It emits facts and calls no metric, log or trace.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specgate.control.gate import Admission, Gate
+from specgate.core.config import ProxyConfig
+from specgate.core.errors import (
+    ClientFault,
+    ConnectFailed,
+    Fault,
+    FirstByteTimeout,
+    LaneFault,
+    NoLaneReachable,
+)
+from specgate.core.events import LaneFailed, Observer, Outcome, Phase
+from specgate.core.headers import request_id, to_lane
+from specgate.core.health import Sign
+from specgate.core.lanes import Lane
+from specgate.proxy.account import Account
+from specgate.proxy.downstream import Downstream
+from specgate.proxy.intake import Intake, take_in
+from specgate.proxy.relay import relay
+from specgate.proxy.replies import fault_reply, own_headers
+from specgate.proxy.watch import WhilePresent, within
+from specgate.upstream.base import Request, Response, Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarder:
+    """Carries requests to lanes. `clock`: monotonic seconds; `new_id`: a fresh request id."""
+
+    gate: Gate
+    upstream: Upstream
+    config: ProxyConfig
+    retry_after_s: int
+    observe: Observer
+    clock: Callable[[], float]
+    new_id: Callable[[], bytes]
+
+    async def carry(self, down: Downstream) -> None:
+        """One request, from its head to its last byte. Raises only what is a bug here."""
+        account = self._opened(down)
+        try:
+            async with WhilePresent(down):
+                intake = await take_in(down)  # 2
+                account.route, account.sequences = intake.route, intake.sequences
+                account.taken_in_at = self.clock()
+                try:
+                    await self._serve(intake, account)
+                except ConnectFailed as fault:
+                    account.rerouted = True
+                    await self._serve(intake, account, avoid=fault.lane)
+        except ConnectFailed:
+            await self._answer(self._unreachable(), down, account)
+        except Fault as fault:
+            await self._answer(fault, down, account)
+        except BaseException:
+            account.outcome = Outcome.GATE_ERROR
+            raise
+        finally:
+            self.observe(account.ended(self.clock()))  # 7
+
+    async def _serve(self, intake: Intake, account: Account, avoid: Lane | None = None) -> None:
+        """Steps 3 to 6 on one lane. Raises ConnectFailed only before anything was sent."""
+        with self.gate.admit(intake.route, intake.sequences, avoid=avoid) as admission:  # 3, 4
+            account.lane, account.reason = admission.lane, admission.reason
+            response = await self._send(admission, intake, account)  # 5
+            try:
+                await relay(response, intake.down, account, self.config, self.clock)  # 6
+            finally:
+                await response.aclose()
+
+    def _opened(self, down: Downstream) -> Account:
+        return Account(
+            request_id=request_id(down.headers) or self.new_id(),
+            method=down.method.decode("ascii", "replace"),
+            path=down.path,
+            started_at=self.clock(),
+        )
+
+    async def _send(self, admission: Admission, intake: Intake, account: Account) -> Response:
+        """Send to the admission's lane; what is seen of the lane goes to its health."""
+        origin = admission.origin
+        down = intake.down
+        request = Request(
+            method=down.method,
+            target=origin.base + down.target,
+            headers=to_lane(
+                down.headers,
+                method=down.method,
+                authority=origin.authority,
+                request_id=account.request_id,
+            ),
+            body=intake.body(),
+        )
+        account.phase = Phase.PREFILL
+        account.sent_at = self.clock()
+        limit_s = self.config.timeouts.first_byte_s
+
+        def late() -> FirstByteTimeout:
+            message = f"the {origin.lane} lane did not begin to answer within {limit_s:g} s"
+            return FirstByteTimeout(message, lane=origin.lane)
+
+        try:
+            response = await within(limit_s, self.upstream.send(origin, request), late)
+        except LaneFault as fault:
+            if isinstance(fault, ConnectFailed):
+                self.gate.saw(origin, Sign.UNREACHED, str(fault))
+            self.observe(LaneFailed(lane=fault.lane, kind=fault.kind, message=str(fault)))
+            raise
+        account.head_at = self.clock()
+        self.gate.saw(origin, Sign.SERVED, "it served a request")
+        return response
+
+    def _unreachable(self) -> NoLaneReachable:
+        return NoLaneReachable(
+            "neither lane takes a connection; try again shortly", retry_after_s=self.retry_after_s
+        )
+
+    async def _answer(self, fault: Fault, down: Downstream, account: Account) -> None:
+        """Tell the client, if it is there and nothing was sent yet; else leave the response cut."""
+        begun = account.status is not None
+        account.failed(fault)
+        if isinstance(fault, LaneFault) and begun:
+            self.observe(LaneFailed(lane=fault.lane, kind=fault.kind, message=str(fault)))
+        if begun or isinstance(fault, ClientFault):
+            return
+        status, headers, body = fault_reply(fault, request_id=account.request_id)
+        if self.config.expose_headers and account.lane and account.reason:
+            headers += own_headers(lane=account.lane, reason=account.reason)
+        account.status = status
+        await down.start(status, headers)
+        await down.write(body)
+        await down.finish()

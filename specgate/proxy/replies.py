@@ -1,0 +1,34 @@
+"""The gate's own replies on the engines' paths: OpenAI-shaped errors, as clients expect them."""
+
+import json
+
+from specgate.core.errors import Fault, NoLaneReachable
+from specgate.core.headers import OWN_PREFIX, Pairs
+
+LANE_HEADER = OWN_PREFIX + b"lane"
+REASON_HEADER = OWN_PREFIX + b"reason"
+
+
+def own_headers(*, lane: str, reason: str) -> Pairs:
+    """What the gate says of its decision."""
+    return [(LANE_HEADER, lane.encode("ascii")), (REASON_HEADER, reason.encode("ascii"))]
+
+
+def error_body(message: str, *, kind: str, code: str) -> bytes:
+    """`{"error": {message, type, param, code}}`, as OpenAI's API and its clients have it."""
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return json.dumps({"error": error}).encode()
+
+
+def fault_reply(fault: Fault, *, request_id: bytes) -> tuple[int, Pairs, bytes]:
+    """Status, headers and body for a fault that a client can still be told of."""
+    kind = "invalid_request_error" if fault.status < 500 else "server_error"
+    body = error_body(str(fault), kind=kind, code=fault.code)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", request_id),
+    ]
+    if isinstance(fault, NoLaneReachable):
+        headers.append((b"retry-after", b"%d" % fault.retry_after_s))
+    return fault.status, headers, body

@@ -1,0 +1,63 @@
+"""Waiting with an end: for the client's leaving, and for things that may take too long."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from specgate.core.errors import ClientGone, Fault
+from specgate.proxy.downstream import Downstream
+
+T = TypeVar("T")
+
+
+class WhilePresent:
+    """`async with WhilePresent(down):` cancels its block when the client leaves, and raises
+    ClientGone in its place. A cancellation from elsewhere passes as what it is."""
+
+    __slots__ = ("_cancelling", "_down", "_left", "_task", "_watcher")
+
+    def __init__(self, down: Downstream) -> None:
+        self._down = down
+        self._left = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        await self._down.gone()
+        self._left = True
+        self._task.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Not awaited: it ends in the loop's next turn, and waiting for it here would be one more
+        # place to be cancelled in.
+        self._watcher.cancel()
+        if not self._left:
+            return
+        ours = self._task.uncancel() <= self._cancelling
+        if ours and isinstance(error, asyncio.CancelledError):
+            raise ClientGone("the client left") from None
+
+
+async def within(limit_s: float | None, waiting: Awaitable[T], late: Callable[[], Fault]) -> T:
+    """The result of `waiting`, or the fault that `late` makes after `limit_s` seconds."""
+    if limit_s is None:
+        return await waiting
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            return await waiting
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise late() from None

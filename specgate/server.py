@@ -1,0 +1,73 @@
+"""Serving a gate: uvicorn, the signals, and the lines that say what runs where."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from specgate.core.config import threshold_text
+from specgate.settings import SettingsError
+from specgate.wiring import Service, uvicorn_config
+
+
+class GateServer(uvicorn.Server):
+    """uvicorn's server. SIGHUP reloads; SIGTERM and SIGINT are uvicorn's: the listener closes,
+    streams go on for a grace, a second signal ends them."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(uvicorn_config(service))
+        self._service = service
+
+    async def run_gate(self) -> bool:
+        """Serve until told to stop; False if it could not start (the port is taken, say)."""
+        async with _reload_on_hangup(self._service):
+            await self.serve()
+        return self.started
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        structlog.stdlib.get_logger("specgate").info("stopping", signal=signal.Signals(sig).name)
+        super().handle_exit(sig, frame)
+
+
+@asynccontextmanager
+async def _reload_on_hangup(service: Service) -> AsyncIterator[None]:
+    """SIGHUP asks for a reload; asked twice while one runs, it reloads once more after it."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    async def reloads() -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            try:
+                await service.reloader.reload("SIGHUP")
+            except SettingsError:
+                # Reported as a fact; the last good settings stay.
+                continue
+
+    loop.add_signal_handler(signal.SIGHUP, asked.set)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reloads(), name="reload")
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+            task.cancel()
+
+
+def serve(service: Service) -> bool:
+    """Run a gate in this process, on uvloop. False if it could not start."""
+    settings = service.settings
+    structlog.stdlib.get_logger("specgate").info(
+        "starting",
+        spec=settings.spec_url,
+        plain=settings.plain_url,
+        threshold=threshold_text(settings.threshold),
+    )
+    server = GateServer(service)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        return runner.run(server.run_gate())

@@ -1,0 +1,121 @@
+"""`load`: file beneath environment, into Settings, with where each came from and what is wrong."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource
+
+from specgate.settings.file import FileError, read_file, unknown_keys
+from specgate.settings.model import Settings, env_name, kind_of
+from specgate.settings.names import CONFIG, sort_out
+
+Source = Literal["default", "file", "environment"]
+
+
+class SettingsError(ValueError):
+    """Some settings are wrong. As text, a line for each problem.
+
+    warnings: as in `Loaded`; a name that is no setting often explains one that is not set.
+    """
+
+    def __init__(self, problems: list[str], warnings: tuple[str, ...] = ()) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+        self.warnings = warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Settings in force. `sources`: of each setting, by name; `warnings`: a line for each."""
+
+    settings: Settings
+    sources: dict[str, Source]
+    warnings: tuple[str, ...]
+
+
+def load(environ: Mapping[str, str] | None = None) -> Loaded:
+    """Reads the environment (the process's own unless given) and the file it names, afresh.
+
+    Raises SettingsError, which tells of every problem at once.
+    """
+    variables, warnings = sort_out(os.environ if environ is None else environ)
+    path = variables.pop(CONFIG, None)
+    in_environment = _values(variables)
+    try:
+        in_file = {} if path is None else read_file(path)
+    except FileError as error:
+        # What is missing may well be in that file, so only what is wrong is told besides.
+        wrong = _check(in_environment, {}, None, missing=False)
+        raise SettingsError([f"{CONFIG}={path!r}: {error}", *wrong], warnings) from error
+    problems = unknown_keys(in_file, path or "")
+    in_file = {name: value for name, value in in_file.items() if name in Settings.model_fields}
+    problems += _check(in_environment, in_file, path)
+    if problems:
+        raise SettingsError(problems, warnings)
+    settings = Settings(**{**in_file, **in_environment})
+    return Loaded(
+        settings=settings,
+        sources={name: _source(name, in_environment, in_file) for name in Settings.model_fields},
+        warnings=warnings + _advice(settings),
+    )
+
+
+def _values(variables: Mapping[str, str]) -> dict[str, Any]:
+    source = EnvSettingsSource(Settings)
+    # It has read the process's own environment; these are the ones that `sort_out` let through.
+    source.env_vars = {name.lower(): value for name, value in variables.items()}
+    return source()
+
+
+def _check(
+    in_environment: Mapping[str, Any],
+    in_file: Mapping[str, Any],
+    path: str | None,
+    *,
+    missing: bool = True,
+) -> list[str]:
+    """A line for each setting that is wrong, or (`missing`) that is required and not there."""
+    try:
+        Settings(**{**in_file, **in_environment})
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    else:
+        return []
+    problems = []
+    for detail in details:
+        name = str(detail["loc"][0])
+        kind = kind_of(name)
+        if name in in_environment:
+            where = f"{env_name(name)}={kind.show(in_environment[name])}"
+        elif name in in_file:
+            where = f"{path}: {name}={kind.show(in_file[name])}"
+        elif missing:
+            problems.append(f"{env_name(name)} is not set: must be {kind.allowed}")
+            continue
+        else:
+            continue
+        problems.append(f"{where}: {detail['ctx']['error']}")
+    return problems
+
+
+def _source(name: str, in_environment: Mapping[str, Any], in_file: Mapping[str, Any]) -> Source:
+    if name in in_environment:
+        return "environment"
+    return "file" if name in in_file else "default"
+
+
+def _advice(settings: Settings) -> tuple[str, ...]:
+    """What is allowed and hardly meant."""
+    lanes = {"spec_url": settings.spec_url, "plain_url": settings.plain_url}
+    advice = [
+        f"{env_name(name)} ends in /v1, and so begin the paths that clients ask for: "
+        "the engine will see /v1/v1/..."
+        for name, url in lanes.items()
+        if url.endswith("/v1")
+    ]
+    if settings.spec_url == settings.plain_url:
+        advice.append("both lanes have the same URL: switching sides will change nothing")
+    return tuple(advice)

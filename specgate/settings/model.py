@@ -1,0 +1,212 @@
+"""Every setting there is: its type, its default, what it means, and when a change takes effect.
+
+The descriptions are what `docs/reference/settings.md` prints.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from specgate.core.config import ALWAYS, NEVER, PolicyConfig, ProxyConfig, TimeoutConfig
+from specgate.settings.addresses import HOST, LANE_URL
+from specgate.settings.kinds import FLAG, SECRET, Kind, choice, number
+
+PREFIX = "SPECGATE_"
+
+RELOAD: dict[str, Any] = {"reloadable": True}
+RESTART: dict[str, Any] = {"reloadable": False}
+
+_OFF_OR_POSITIVE = number(
+    "a positive number of seconds, or off", lambda n: n > 0, words={"off": None}
+)
+_POSITIVE_S = number("a positive number of seconds", lambda n: n > 0)
+_NOT_NEGATIVE_S = number("a number of seconds, 0 or more", lambda n: n >= 0)
+
+
+class Settings(BaseSettings):
+    """The settings of one gate. Durations are in seconds; `load` makes one from the outside."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    spec_url: Annotated[str, LANE_URL] = Field(
+        description="The engine that speculates: one URL, which may have a path prefix. "
+        "Give the address below which `/v1/...` begins, so leave `/v1` out.",
+        json_schema_extra=RELOAD,
+    )
+    plain_url: Annotated[str, LANE_URL] = Field(
+        description="The engine that does not speculate: one URL of the same form, for the same "
+        "model.",
+        json_schema_extra=RELOAD,
+    )
+    host: Annotated[str, HOST] = Field(
+        "127.0.0.1",
+        description="The address to listen on; `0.0.0.0` or `::` listens on all of the machine's, "
+        "which a container needs.",
+        json_schema_extra=RESTART,
+    )
+    port: Annotated[
+        int,
+        number("a whole number from 0 to 65535", lambda n: n.is_integer() and 0 <= n <= 65535),
+    ] = Field(
+        8400,
+        description="The TCP port to listen on; 0 takes any free one, which the log then names.",
+        json_schema_extra=RESTART,
+    )
+    threshold: Annotated[
+        float | None,
+        number(
+            "a positive number, never or always",
+            lambda n: n >= 0,
+            words={"never": NEVER, "always": ALWAYS},
+        ),
+    ] = Field(
+        None,
+        description="The load in sequences, both lanes together, below which the gate "
+        "speculates: the crossover you measured, as a real number. `never` (or 0) and `always` "
+        "hold one side; unset means that nothing was measured, and the gate serves the plain lane.",
+        json_schema_extra=RELOAD,
+    )
+    band: Annotated[float, number("a number from 0 to below 1", lambda n: 0 <= n < 1)] = Field(
+        0.2,
+        description="The width of the hysteresis band as a share of the threshold: the gate comes "
+        "back to the spec side below threshold x (1 - band). Raise it if the gate switches to "
+        "and fro, lower it if it stays plain for too long.",
+        json_schema_extra=RELOAD,
+    )
+    smoothing_s: Annotated[float, _NOT_NEGATIVE_S] = Field(
+        60.0,
+        description="The time constant, in seconds, of the average that the threshold is compared "
+        "with; 0 compares the bare count. Lower it if load moves in seconds rather than minutes.",
+        json_schema_extra=RELOAD,
+    )
+    burst: Annotated[float, number("a number, 1 or more", lambda n: n >= 1)] = Field(
+        2.0,
+        description="The multiple of the threshold at which an instantaneous load leaves the spec "
+        "side without waiting for the average. Lower it if bursts hurt before the gate moves.",
+        json_schema_extra=RELOAD,
+    )
+    dwell_s: Annotated[float, _NOT_NEGATIVE_S] = Field(
+        60.0,
+        description="The least time, in seconds, after a switch before the gate comes back to the "
+        "spec side; 0 for none. It never delays leaving that side.",
+        json_schema_extra=RELOAD,
+    )
+    connect_timeout_s: Annotated[float, _POSITIVE_S] = Field(
+        5.0,
+        description="How long, in seconds, a lane may take to accept a connection before the "
+        "request goes to the other one. Raise it if the lanes are far away.",
+        json_schema_extra=RESTART,
+    )
+    first_byte_timeout_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        None,
+        description="How long, in seconds, from a request's last byte to the head of its "
+        "response; `off` waits for ever, which long queues and long prompts need.",
+        json_schema_extra=RESTART,
+    )
+    idle_timeout_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        None,
+        description="How long, in seconds, between two pieces of a response; `off` waits for "
+        "ever. Set it if engines hang in the middle of streams, above their longest pause.",
+        json_schema_extra=RESTART,
+    )
+    send_timeout_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        300.0,
+        description="How long, in seconds, a client may leave its response unread before the gate "
+        "ends it; `off` waits for ever. Such a client counts as load for all that time.",
+        json_schema_extra=RESTART,
+    )
+    probe_interval_s: Annotated[float, _POSITIVE_S] = Field(
+        2.0,
+        description="The time, in seconds, between two probes of each lane's health. Lower it to "
+        "notice a lost lane sooner.",
+        json_schema_extra=RESTART,
+    )
+    admin_token: Annotated[SecretStr | None, SECRET] = Field(
+        None,
+        description="The token that calls which change the gate send as `Authorization: Bearer`; "
+        "while it is unset, such calls are refused.",
+        json_schema_extra=RESTART,
+    )
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], choice("debug", "info", "warning", "error")
+    ] = Field(
+        "info",
+        description="The least severe level that is logged.",
+        json_schema_extra=RESTART,
+    )
+    log_format: Annotated[Literal["auto", "json", "text"], choice("auto", "json", "text")] = Field(
+        "auto",
+        description="One JSON object a line, or text to read; `auto` is text on a terminal and "
+        "JSON elsewhere.",
+        json_schema_extra=RESTART,
+    )
+    expose_headers: Annotated[bool, FLAG] = Field(
+        default=True,
+        description="Whether responses carry `x-specgate-lane` and `x-specgate-reason`. Turn it "
+        "off if clients must not see how they were served.",
+        json_schema_extra=RESTART,
+    )
+    accel_buffering: Annotated[bool, FLAG] = Field(
+        default=True,
+        description="Whether event streams that have no `X-Accel-Buffering` get "
+        "`X-Accel-Buffering: no`, which keeps an nginx in front from holding them back.",
+        json_schema_extra=RESTART,
+    )
+
+    @property
+    def policy(self) -> PolicyConfig:
+        return PolicyConfig(
+            threshold=self.threshold,
+            band=self.band,
+            smoothing_s=self.smoothing_s,
+            burst=self.burst,
+            dwell_s=self.dwell_s,
+        )
+
+    @property
+    def timeouts(self) -> TimeoutConfig:
+        return TimeoutConfig(
+            connect_s=self.connect_timeout_s,
+            first_byte_s=self.first_byte_timeout_s,
+            idle_s=self.idle_timeout_s,
+            send_s=self.send_timeout_s,
+        )
+
+    @property
+    def proxy(self) -> ProxyConfig:
+        return ProxyConfig(
+            timeouts=self.timeouts,
+            expose_headers=self.expose_headers,
+            accel_buffering=self.accel_buffering,
+        )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What it is called with, alone: `load` asks the other sources, and notes which spoke."""
+        return (init_settings,)
+
+
+def kind_of(name: str) -> Kind:
+    """How the setting is written."""
+    return next(item for item in Settings.model_fields[name].metadata if isinstance(item, Kind))
+
+
+def env_name(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def reloadable_names() -> frozenset[str]:
+    """The settings that a reload changes under traffic; the others need a restart."""
+    return frozenset(
+        name
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra["reloadable"]
+    )

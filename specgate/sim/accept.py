@@ -1,0 +1,58 @@
+"""Acceptance of draft tokens: how p, the draft steps and the accept length hang together.
+
+A step yields the bonus token and then each draft token, until the first that is refused:
+
+    a(p, K) = 1 + p + p^2 + ... + p^K        1 <= a <= K + 1
+
+p is one number for a sequence. It is drawn around the mean of its prompt's class, so that code or
+maths speculates better than free text, as published acceptance tables show.
+"""
+
+from random import Random
+
+SPREAD = 0.06
+LOWEST, HIGHEST = 0.02, 0.98
+
+
+def accept_length(p: float, steps: int) -> float:
+    """Mean tokens of one step."""
+    return sum(p**k for k in range(steps + 1))
+
+
+def p_for_accept_length(length: float, steps: int) -> float:
+    """The p in [0, 1] that gives this mean, by bisection; out of reach is clamped to an end."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if accept_length(middle, steps) < length:
+            low = middle
+        else:
+            high = middle
+    return high if steps else 0.0
+
+
+def draw_p(mean: float, rng: Random) -> float:
+    """One sequence's p: Normal(mean, 0.06), kept inside (0.02, 0.98)."""
+    return min(max(rng.gauss(mean, SPREAD), LOWEST), HIGHEST)
+
+
+def scale_p(p: float, steps: int, factor: float) -> float:
+    """The p at which the accept length is `factor` times as long, as far as 1 and K + 1 allow."""
+    if factor == 1.0 or not steps:
+        return p
+    return p_for_accept_length(max(1.0, accept_length(p, steps) * factor), steps)
+
+
+def shift_odds(p: float, base: float, wanted_base: float) -> float:
+    """Move p as far as `base` would have to move to become `wanted_base`, in odds.
+
+    A class's p was published for one draft model; another profile's draft is better or worse
+    throughout. Odds keep the result inside (0, 1).
+    """
+    odds = p / (1 - p) * (wanted_base / (1 - wanted_base)) / (base / (1 - base))
+    return odds / (1 + odds)
+
+
+def thresholds(p: float, steps: int) -> tuple[float, ...]:
+    """(p, p^2, ..., p^K): a uniform draw below the k-th means at least k accepted draft tokens."""
+    return tuple(p**k for k in range(1, steps + 1))

@@ -1,0 +1,149 @@
+"""Structured logs: set up once, and a listener that writes one line a fact.
+
+No body, no header, no query string is ever logged; a path is cut and escaped. What a client can
+choose (path, request id) is a value of a field, and every renderer escapes it.
+"""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+
+from specgate.core.events import (
+    Event,
+    HealthChanged,
+    LaneFailed,
+    LoopFailed,
+    Outcome,
+    Probed,
+    ReloadFailed,
+    RequestEnded,
+    SettingsChanged,
+    Switched,
+)
+from specgate.core.health import Health
+
+PATH_MAX = 200
+
+_QUIET = ("httpx2", "httpcore2", "uvicorn.access", "asyncio")
+"""Libraries whose INFO lines would double ours."""
+
+
+def set_up(*, level: str, as_json: bool, stream: TextIO | None = None) -> None:
+    """Send everything, ours and the libraries', through one handler. Once per process."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        _first("timestamp", "level", "event"),
+        structlog.processors.JSONRenderer() if as_json else structlog.processors.LogfmtRenderer(),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last)
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    # A response that is cut on purpose is a fact of ours, with its cause; uvicorn cannot know it.
+    logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
+
+
+def _first(*names: str) -> structlog.typing.Processor:
+    """The fields that every line has, at its front, where people and columns look for them."""
+
+    def reorder(
+        logger: Any,
+        method: str,
+        event: structlog.typing.EventDict,
+    ) -> structlog.typing.EventDict:
+        return {**{name: event[name] for name in names if name in event}, **event}
+
+    return reorder
+
+
+def _not_a_cut(record: logging.LogRecord) -> bool:
+    return "without completing response" not in record.getMessage()
+
+
+class Logs:
+    """An observer of facts."""
+
+    def __init__(self) -> None:
+        self._log = structlog.stdlib.get_logger("specgate")
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RequestEnded():
+                self._request_ended(event)
+            case LaneFailed(lane=lane, kind=kind, message=message):
+                self._log.warning("lane_failed", lane=lane, kind=kind, message=message)
+            case Switched():
+                self._log.info(
+                    "switched",
+                    side=event.side,
+                    reason=event.reason,
+                    load=round(event.load, 3),
+                    count=event.count,
+                    threshold=event.threshold,
+                )
+            case HealthChanged(lane=lane, was=was, now=now, why=why):
+                write = self._log.warning if now is Health.EJECTED else self._log.info
+                write("lane_health", lane=lane, was=was, now=now, why=why)
+            case Probed(lane=lane, sign=sign, took_s=took_s):
+                self._log.debug("probed", lane=lane, sign=sign, took_s=round(took_s, 4))
+            case SettingsChanged(names=names, source=source):
+                self._log.info("settings_changed", names=",".join(names), source=source)
+            case ReloadFailed(error=error):
+                self._log.error("reload_refused", error=error)
+            case LoopFailed(loop=loop, error=error):
+                self._log.error("loop_failed", loop=loop, error=error)
+
+    def _request_ended(self, event: RequestEnded) -> None:
+        ours = event.outcome in (Outcome.GATE_ERROR, Outcome.LANE_FAILED, Outcome.REFUSED)
+        write = self._log.warning if ours else self._log.info
+        write(
+            "request",
+            request_id=event.request_id,
+            method=event.method,
+            path=event.path[:PATH_MAX],
+            route=event.route,
+            sequences=event.sequences,
+            lane=event.lane,
+            reason=event.reason,
+            rerouted=event.rerouted,
+            status=499 if event.status is None else event.status,
+            outcome=event.outcome,
+            phase=event.phase,
+            duration_s=_rounded(event.duration_s),
+            ttft_s=_rounded(event.ttft_s),
+            output_tokens=event.output_tokens,
+            overhead_s=_rounded(event.overhead_s),
+        )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def listener_failed(observer: Any, error: Exception) -> None:
+    """For `core.events.broadcast`: says which listener raised what, with no data of the fact."""
+    structlog.stdlib.get_logger("specgate").error(
+        "listener_failed", listener=type(observer).__name__, error=type(error).__name__
+    )

@@ -1,0 +1,303 @@
+"""Prometheus metrics: counted from facts, or read live from the gate when scraped.
+
+Every label's values come from a closed set; nothing that a client sends becomes one. The prefix is
+our own: an engine's would add up with the engine's in a query.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from specgate.core.errors import FailureKind
+from specgate.core.events import (
+    Event,
+    LaneFailed,
+    LoopFailed,
+    Outcome,
+    Phase,
+    Probed,
+    ReloadFailed,
+    RequestEnded,
+    SettingsChanged,
+)
+from specgate.core.health import Health, Sign
+from specgate.core.lanes import Lane
+from specgate.core.policy import Mode, Reason
+from specgate.core.routes import RouteClass
+from specgate.core.view import GateView
+
+_DURATION_BUCKETS = (
+    *(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
+    *(45, 60, 90, 120, 180, 300, 450, 600, 900, 1800),
+)
+_TTFT_BUCKETS = (
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+    1.6,
+    3.2,
+    6.4,
+    12.8,
+    25.6,
+    60,
+    120,
+    300,
+    600,
+)
+_OVERHEAD_BUCKETS = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 1.28e-2, 0.05, 0.25, 1)
+
+NO_LANE = "none"
+"""The lane label of a request that ended before there was a decision."""
+
+STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "gone", "other")
+"""`gone`: the client left before a status was sent."""
+
+
+class Metrics:
+    """An observer of facts with a registry of its own. `view` reads the gate's state live."""
+
+    def __init__(self, *, view: Callable[[], GateView], version: str) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(namespace="specgate", registry=registry)
+        registry.register(_Live(view, version))
+
+        self._requests = Counter(
+            "specgate_requests_total",
+            "Requests that ended, by lane, route class and status class.",
+            ["lane", "route", "status"],
+            registry=registry,
+        )
+        self._decisions = Counter(
+            "specgate_decisions_total",
+            "Requests by the lane chosen for them and the reason.",
+            ["lane", "reason"],
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "specgate_request_duration_seconds",
+            "From a generation request's arrival to its last byte.",
+            ["lane"],
+            buckets=_DURATION_BUCKETS,
+            registry=registry,
+        )
+        self._ttft = Histogram(
+            "specgate_ttft_seconds",
+            "From a streamed generation request's arrival to its first output.",
+            ["lane"],
+            buckets=_TTFT_BUCKETS,
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "specgate_output_tokens_total",
+            "Output tokens by the engines' own count; responses that state none add nothing.",
+            ["lane"],
+            registry=registry,
+        )
+        self._uncounted = Counter(
+            "specgate_responses_without_usage_total",
+            "Completed generation responses that stated no token count.",
+            ["lane"],
+            registry=registry,
+        )
+        self._errors = Counter(
+            "specgate_upstream_errors_total",
+            "Failures of a lane seen by requests, by kind; a reroute may have saved the request.",
+            ["lane", "kind"],
+            registry=registry,
+        )
+        self._reroutes = Counter(
+            "specgate_reroutes_total",
+            "Requests sent to this lane because the other took no connection.",
+            ["lane"],
+            registry=registry,
+        )
+        self._left = Counter(
+            "specgate_client_disconnects_total",
+            "Clients that left before their response's end, by how far it had come.",
+            ["phase"],
+            registry=registry,
+        )
+        self._stalled = Counter(
+            "specgate_client_stalls_total",
+            "Responses ended because the client did not read them.",
+            registry=registry,
+        )
+        self._overhead = Histogram(
+            "specgate_overhead_seconds",
+            "Time the gate itself added: deciding, and starting the answer.",
+            buckets=_OVERHEAD_BUCKETS,
+            registry=registry,
+        )
+        self._probes = Counter(
+            "specgate_probes_total",
+            "Active health checks by lane and result.",
+            ["lane", "result"],
+            registry=registry,
+        )
+        self._reloads = Counter(
+            "specgate_reloads_total",
+            "Reloads of settings, by result.",
+            ["result"],
+            registry=registry,
+        )
+        self._loop_failures = Counter(
+            "specgate_loop_failures_total",
+            "Turns of background loops that raised.",
+            registry=registry,
+        )
+        self._begin_at_zero()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RequestEnded():
+                self._request_ended(event)
+            case LaneFailed(lane=lane, kind=kind):
+                self._errors.labels(lane, kind).inc()
+            case Probed(lane=lane, sign=sign):
+                self._probes.labels(lane, sign).inc()
+            case SettingsChanged():
+                self._reloads.labels("applied").inc()
+            case ReloadFailed():
+                self._reloads.labels("refused").inc()
+            case LoopFailed():
+                self._loop_failures.inc()
+            case _:
+                # Switches and health are read live.
+                return
+
+    def _request_ended(self, event: RequestEnded) -> None:
+        lane = event.lane or NO_LANE
+        self._requests.labels(lane, event.route, status_class(event)).inc()
+        if event.lane is not None and event.reason is not None:
+            self._decisions.labels(lane, event.reason).inc()
+            if event.rerouted:
+                self._reroutes.labels(lane).inc()
+        if event.outcome is Outcome.CLIENT_GONE:
+            self._left.labels(event.phase).inc()
+        elif event.outcome is Outcome.CLIENT_STALLED:
+            self._stalled.inc()
+        if event.overhead_s is not None:
+            self._overhead.observe(event.overhead_s)
+        if not event.route.is_generation or event.lane is None:
+            return
+        self._duration.labels(lane).observe(event.duration_s)
+        if event.ttft_s is not None:
+            self._ttft.labels(lane).observe(event.ttft_s)
+        if event.output_tokens is not None:
+            self._tokens.labels(lane).inc(event.output_tokens)
+        elif event.outcome is Outcome.COMPLETED and status_class(event) == "2xx":
+            self._uncounted.labels(lane).inc()
+
+    def _begin_at_zero(self) -> None:
+        """Series that exist before their first event: `rate()` then sees the first one too."""
+        for lane in Lane:
+            self._duration.labels(lane)
+            self._ttft.labels(lane)
+            self._tokens.labels(lane)
+            self._uncounted.labels(lane)
+            self._reroutes.labels(lane)
+            for reason in Reason:
+                self._decisions.labels(lane, reason)
+            for kind in FailureKind:
+                self._errors.labels(lane, kind)
+            for sign in (Sign.READY, Sign.NOT_READY, Sign.SLOW, Sign.UNREACHED):
+                self._probes.labels(lane, sign)
+            for route in (RouteClass.CHAT, RouteClass.COMPLETIONS):
+                for status in ("2xx", "5xx"):
+                    self._requests.labels(lane, route, status)
+        for phase in Phase:
+            self._left.labels(phase)
+        for result in ("applied", "refused"):
+            self._reloads.labels(result)
+
+
+def status_class(event: RequestEnded) -> str:
+    """One of STATUS_CLASSES."""
+    if event.status is None:
+        return "gone"
+    hundreds = f"{event.status // 100}xx"
+    return hundreds if hundreds in STATUS_CLASSES else "other"
+
+
+class _Live(Collector):
+    """Read from the gate at the scrape: what is not stored cannot be stale."""
+
+    def __init__(self, view: Callable[[], GateView], version: str) -> None:
+        self._view = view
+        self._version = version
+
+    def collect(self) -> Iterable[Metric]:
+        view = self._view()
+        in_flight = GaugeMetricFamily(
+            "specgate_in_flight", "Sequences in flight, from the ledger.", labels=["lane"]
+        )
+        for lane in Lane:
+            in_flight.add_metric([lane], view.counts.of(lane))
+        yield in_flight
+        yield GaugeMetricFamily(
+            "specgate_oldest_in_flight_seconds",
+            "Age of the oldest request in flight, 0 for none.",
+            value=view.oldest_s or 0.0,
+        )
+        yield GaugeMetricFamily(
+            "specgate_load", "The load that the policy compares, in sequences.", value=view.load
+        )
+        yield from _edges(view)
+        yield _one_of("specgate_side", "The side for new requests: 1 for it.", view.side, Lane)
+        yield _one_of("specgate_mode", "Who decides the side: 1 for it.", view.mode, Mode)
+        switches = CounterMetricFamily(
+            "specgate_switches", "Times that the gate changed side for new requests."
+        )
+        switches.add_metric([], view.switches)
+        yield switches
+        health = GaugeMetricFamily(
+            "specgate_lane_health", "A lane's state: 1 for it.", labels=["lane", "state"]
+        )
+        for lane, seen in view.lanes.items():
+            for state in Health:
+                health.add_metric([lane, state], float(seen.health is state))
+        yield health
+        yield InfoMetricFamily(
+            "specgate_build", "What is running.", value={"version": self._version}
+        )
+
+
+def _edges(view: GateView) -> Iterable[Metric]:
+    """Without a threshold there are no edges, and no series: absent is not 0."""
+    policy = view.policy
+    for name, text, value in (
+        ("specgate_threshold", "The load below which the gate speculates.", policy.threshold),
+        (
+            "specgate_plain_above",
+            "The load at which the gate leaves the spec side.",
+            policy.plain_above,
+        ),
+        (
+            "specgate_speculate_below",
+            "The load below which the gate comes back to the spec side.",
+            policy.speculate_below,
+        ),
+    ):
+        family = GaugeMetricFamily(name, text)
+        if value is not None:
+            family.add_metric([], value)
+        yield family
+
+
+def _one_of(name: str, text: str, now: str, values: Iterable[str]) -> Metric:
+    label = name.rsplit("_", 1)[1]
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value in values:
+        family.add_metric([value], float(value == now))
+    return family

@@ -1,0 +1,1 @@
+"""Speaking HTTP/1.1 to a lane."""

@@ -1,0 +1,181 @@
+"""The composition root: the only place that names concrete classes."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import uvicorn
+from fastapi import FastAPI
+
+from specgate import __version__
+from specgate.admin.api import build_app
+from specgate.admin.reload import Reloader
+from specgate.control.gate import Gate
+from specgate.control.loops import Loop, running
+from specgate.control.prober import Prober, probe_client
+from specgate.core.events import Observer, broadcast
+from specgate.core.lanes import Lane
+from specgate.ledger.local import LocalLedger
+from specgate.proxy.app import ProxyApp
+from specgate.proxy.forward import Forwarder
+from specgate.settings import Loaded, Settings, load
+from specgate.telemetry.logs import Logs, listener_failed
+from specgate.telemetry.metrics import Metrics
+from specgate.upstream.base import Origin
+from specgate.upstream.httpx import HttpxUpstream
+
+TICK_S = 0.25
+"""How often the policy is applied between requests: well below any sensible smoothing."""
+
+KEEP_ALIVE_S = 75
+"""An idle client connection's life: longer than the balancers' in front (nginx 75, ALB 60)."""
+
+
+GRACE_S = 120
+"""How long streams may go on after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A gate, ready to be served."""
+
+    app: FastAPI
+    gate: Gate
+    reloader: Reloader
+    settings: Settings
+
+
+def build(
+    settings: Settings,
+    *,
+    reload: Callable[[], Loaded] = load,
+    observers: tuple[Observer, ...] = (),
+) -> Service:
+    """Join the rooms. `observers` listen besides metrics and logs."""
+    listeners: list[Observer] = [Logs(), *observers]
+    observe = broadcast(listeners, listener_failed)
+    origins = {
+        Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url),
+        Lane.PLAIN: Origin.of(Lane.PLAIN, settings.plain_url),
+    }
+    gate = Gate(
+        policy=settings.policy,
+        origins=origins,
+        ledger=LocalLedger(),
+        observe=observe,
+        clock=time.monotonic,
+    )
+    metrics = Metrics(view=gate.view, version=__version__)
+    listeners.append(metrics)
+    upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s)
+    forwarder = Forwarder(
+        gate=gate,
+        upstream=upstream,
+        config=settings.proxy,
+        # By then the lanes have been probed again.
+        retry_after_s=max(1, round(settings.probe_interval_s)),
+        observe=observe,
+        clock=time.monotonic,
+        new_id=_new_id,
+    )
+    reloader = Reloader(gate=gate, settings=settings, load=reload, observe=observe)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with probe_client() as client:
+            prober = Prober(gate=gate, client=client, observe=observe, clock=time.monotonic)
+            loops = [
+                Loop(
+                    name=f"probe-{lane}",
+                    every_s=settings.probe_interval_s,
+                    turn=partial(prober.probe, lane),
+                )
+                for lane in Lane
+            ]
+            loops.append(Loop(name="tick", every_s=TICK_S, turn=_ticks(gate)))
+            try:
+                async with running(loops, observe):
+                    yield
+            finally:
+                await upstream.aclose()
+
+    token = settings.admin_token
+    app = build_app(
+        gate=gate,
+        proxy=ProxyApp(forwarder),
+        registry=metrics.registry,
+        reloader=reloader,
+        observe=observe,
+        admin_token=None if token is None else token.get_secret_value(),
+        lifespan=lifespan,
+    )
+    return Service(app=app, gate=gate, reloader=reloader, settings=settings)
+
+
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """How uvicorn serves it: no header, log line, limit or time-out of its own on the data path."""
+    settings = service.settings
+    return uvicorn.Config(
+        service.app,
+        host=settings.host,
+        port=settings.port,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        backlog=4096,
+    )
+
+
+class EmbeddedServer(uvicorn.Server):
+    """uvicorn's server inside a program that has signals of its own; says when it accepts."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.accepting = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self.accepting.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(service: Service, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve a gate on a bound socket, in this event loop, while the block runs."""
+    config = uvicorn_config(service)
+    # Whoever leaves the block is done with the gate: what is still open then is cut.
+    config.timeout_graceful_shutdown = 1
+    server = EmbeddedServer(config)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.serve(sockets=[listener]))
+        try:
+            await server.accepting.wait()
+            yield
+        finally:
+            server.should_exit = True
+
+
+def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:
+    async def tick() -> None:
+        gate.tick()
+
+    return tick
+
+
+def _new_id() -> bytes:
+    return os.urandom(12).hex().encode("ascii")

@@ -1,0 +1,157 @@
+"""What each setting takes, what it refuses, in which words, and how it prints back."""
+
+import math
+
+import pytest
+
+from specgate.core.config import ALWAYS, NEVER
+from specgate.settings import Settings, SettingsError, env_name, kind_of, load
+
+LANES = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://b:2"}
+SECONDS = "a positive number of seconds"
+SECONDS_OR_OFF = "a positive number of seconds, or off"
+SECONDS_OR_0 = "a number of seconds, 0 or more"
+THRESHOLD = "a positive number, never or always"
+SHARE = "a number from 0 to below 1"
+PORT = "a whole number from 0 to 65535"
+HOST = "an IP address or a host name, without scheme, port or brackets"
+NOT_NUMBERS = ["abc", "nan", "inf", "-inf", "infinity", "1e999", "1_0", "٣", "1,5", "0x10", "5s"]
+
+
+def value(name, text):
+    return getattr(load({**LANES, env_name(name): text}).settings, name)
+
+
+def refusal(name, text):
+    with pytest.raises(SettingsError) as caught:
+        load({**LANES, env_name(name): text})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "meant", "printed"),
+    [
+        ("host", "0.0.0.0", "0.0.0.0", "0.0.0.0"),
+        ("host", "::", "::", "::"),
+        ("host", "gate-1.example.com", "gate-1.example.com", "gate-1.example.com"),
+        ("port", "0", 0, 0),
+        ("port", "65535", 65535, 65535),
+        ("port", " 80 ", 80, 80),
+        ("threshold", "24", 24.0, 24),
+        ("threshold", "23.75", 23.75, 23.75),
+        ("threshold", "1e2", 100.0, 100),
+        ("threshold", ".5", 0.5, 0.5),
+        ("threshold", "0", NEVER, "never"),
+        ("threshold", "-0.0", NEVER, "never"),
+        ("threshold", "never", NEVER, "never"),
+        ("threshold", "Always", ALWAYS, "always"),
+        ("band", "0", 0.0, 0),
+        ("band", "0.999", 0.999, 0.999),
+        ("smoothing_s", "0", 0.0, 0),
+        ("smoothing_s", "0.1", 0.1, 0.1),
+        ("burst", "1", 1.0, 1),
+        ("dwell_s", "0", 0.0, 0),
+        ("connect_timeout_s", "0.25", 0.25, 0.25),
+        ("first_byte_timeout_s", "600", 600.0, 600),
+        ("idle_timeout_s", "OFF", None, "off"),
+        ("send_timeout_s", "off", None, "off"),
+        ("probe_interval_s", "10", 10.0, 10),
+        ("log_level", "WARNING", "warning", "warning"),
+        ("log_format", "text", "text", "text"),
+        ("expose_headers", "off", False, False),
+        ("expose_headers", "1", True, True),
+        ("accel_buffering", "False", False, False),
+    ],
+)
+def test_reads_what_is_allowed_and_prints_it_back(name, text, meant, printed):
+    read = value(name, text)
+    assert read == meant
+    assert type(read) is type(meant)
+    assert not isinstance(read, float) or math.copysign(1, read) == 1
+    assert kind_of(name).write(read) == printed
+
+
+def test_a_printed_value_reads_as_itself():
+    settings = load(LANES).settings
+    for name in Settings.model_fields:
+        printed = kind_of(name).write(getattr(settings, name))
+        if printed is not None:
+            assert value(name, str(printed)) == getattr(settings, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "allowed"),
+    [
+        (
+            "host",
+            ["http://a", "a:80", "[::1]", "a b", "a/b", "1.2.3", "300.1.1.1", "-a", "é"],
+            HOST,
+        ),
+        ("port", [*NOT_NUMBERS, "-1", "65536", "80.5", "tcp:80"], PORT),
+        ("threshold", [*NOT_NUMBERS, "-1", "off", "true"], THRESHOLD),
+        ("band", [*NOT_NUMBERS, "1", "1.5", "-0.1"], SHARE),
+        ("smoothing_s", [*NOT_NUMBERS, "-1", "off"], SECONDS_OR_0),
+        ("burst", [*NOT_NUMBERS, "0.99", "-2"], "a number, 1 or more"),
+        ("dwell_s", [*NOT_NUMBERS, "-1"], SECONDS_OR_0),
+        ("connect_timeout_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
+        ("first_byte_timeout_s", [*NOT_NUMBERS, "0", "-1", "never"], SECONDS_OR_OFF),
+        ("idle_timeout_s", [*NOT_NUMBERS, "0", "-1", "none"], SECONDS_OR_OFF),
+        ("send_timeout_s", [*NOT_NUMBERS, "0", "-1"], SECONDS_OR_OFF),
+        ("probe_interval_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
+        ("log_level", ["verbose", "10"], "debug, info, warning or error"),
+        ("log_format", ["xml"], "auto, json or text"),
+        ("expose_headers", ["2", "maybe"], "true or false"),
+        ("accel_buffering", ["2", "null"], "true or false"),
+    ],
+)
+def test_refuses_the_rest_by_name_value_and_what_is_allowed(name, texts, allowed):
+    for text in texts:
+        assert refusal(name, text) == f"{env_name(name)}={text!r}: must be {allowed}"
+
+
+def test_defaults():
+    settings = load(LANES).settings
+    assert settings.model_dump() == {
+        "spec_url": "http://a:1",
+        "plain_url": "http://b:2",
+        "host": "127.0.0.1",
+        "port": 8400,
+        "threshold": None,
+        "band": 0.2,
+        "smoothing_s": 60.0,
+        "burst": 2.0,
+        "dwell_s": 60.0,
+        "connect_timeout_s": 5.0,
+        "first_byte_timeout_s": None,
+        "idle_timeout_s": None,
+        "send_timeout_s": 300.0,
+        "probe_interval_s": 2.0,
+        "admin_token": None,
+        "log_level": "info",
+        "log_format": "auto",
+        "expose_headers": True,
+        "accel_buffering": True,
+    }
+
+
+def test_a_token_is_never_shown():
+    settings = load({**LANES, "SPECGATE_ADMIN_TOKEN": "s3cret\n"}).settings
+    assert settings.admin_token is not None
+    # The line's end of a mounted secret is no part of it.
+    assert settings.admin_token.get_secret_value() == "s3cret"
+    assert "s3cret" not in repr(settings)
+    assert kind_of("admin_token").write(settings.admin_token) == "***"
+
+
+@pytest.mark.parametrize("token", ["two words", "schlüssel", "a\x00b", " "])
+def test_a_token_that_no_header_can_carry_is_refused_unseen(token):
+    assert refusal("admin_token", token) == (
+        "SPECGATE_ADMIN_TOKEN=***: must be one or more visible ASCII characters, no spaces between"
+    )
+
+
+def test_what_is_shown_is_escaped_and_cut():
+    shown = refusal("log_level", "x\n\x1b[31m" + "y" * 5_000)
+    assert "\n" not in shown
+    assert "\x1b" not in shown
+    assert len(shown) < 300
