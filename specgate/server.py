@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
@@ -9,18 +10,22 @@ from types import FrameType
 import structlog
 import uvicorn
 
-from specgate.core.config import threshold_text
-from specgate.settings import SettingsError
+from specgate.settings import SettingsError, kind_of
 from specgate.wiring import Service, uvicorn_config
 
 
 class GateServer(uvicorn.Server):
-    """uvicorn's server. SIGHUP reloads; SIGTERM and SIGINT are uvicorn's: the listener closes,
-    streams go on for a grace, a second signal ends them."""
+    """uvicorn's server. SIGHUP reloads. At SIGTERM or SIGINT the listener closes,
+    streams go on for a grace, and a second signal ends them."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(uvicorn_config(service))
         self._service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        for bound in (bound for server in self.servers for bound in server.sockets):
+            structlog.stdlib.get_logger("specgate").info("listening", url=_url(bound))
 
     async def run_gate(self) -> bool:
         """Serve until told to stop; False if it could not start (the port is taken, say)."""
@@ -30,7 +35,18 @@ class GateServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         structlog.stdlib.get_logger("specgate").info("stopping", signal=signal.Signals(sig).name)
-        super().handle_exit(sig, frame)
+        # Not uvicorn's own: it raises the signal again at the end, and a gate that was told to
+        # stop and has stopped ends with status 0.
+        if self.should_exit:
+            self.force_exit = True
+        else:
+            self.should_exit = True
+
+
+def _url(bound: socket.socket) -> str:
+    """Where a socket really listens: with port 0 only the kernel knows."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @asynccontextmanager
@@ -66,8 +82,12 @@ def serve(service: Service) -> bool:
         "starting",
         spec=settings.spec_url,
         plain=settings.plain_url,
-        threshold=threshold_text(settings.threshold),
+        threshold=kind_of("threshold").write(settings.threshold),
     )
     server = GateServer(service)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-        return runner.run(server.run_gate())
+        try:
+            return runner.run(server.run_gate())
+        except SystemExit:
+            # uvicorn could not bind, and has said so.
+            return False

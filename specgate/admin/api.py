@@ -25,7 +25,6 @@ from specgate.admin.models import (
 )
 from specgate.admin.reload import Reloader
 from specgate.control.gate import Gate
-from specgate.core.config import threshold_of
 from specgate.core.events import Observer, SettingsChanged
 from specgate.proxy.app import OWN_ROOT, ProxyApp
 from specgate.settings import SettingsError
@@ -119,8 +118,7 @@ def _changing(gate: Gate, reloader: Reloader, observe: Observer, guard: TokenGua
 
     @router.put("/threshold", summary="Set the threshold until the next reload or restart")
     async def set_threshold(change: ThresholdChange) -> Status:
-        threshold = threshold_of(change.threshold)
-        gate.set_policy(replace(gate.view().policy, threshold=threshold))
+        gate.set_policy(replace(gate.view().policy, threshold=change.threshold))
         observe(SettingsChanged(names=("threshold",), source="control"))
         return Status.of(gate.view(), __version__)
 
@@ -171,7 +169,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """Names the field and what is allowed; repeats nothing that was sent."""
     assert isinstance(error, RequestValidationError)
     lines = [
-        ".".join(str(part) for part in problem["loc"] if part != "body") + ": " + problem["msg"]
+        ".".join(str(part) for part in problem["loc"] if part != "body")
+        + ": "
+        + str(problem.get("ctx", {}).get("error", problem["msg"]))
         for problem in error.errors()
     ]
     return _error(422, "; ".join(line.lstrip(": ") for line in lines))

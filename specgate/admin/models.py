@@ -1,15 +1,16 @@
 """What the control surface says and takes, as JSON."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from specgate.core.config import THRESHOLD_ALLOWED, threshold_of, threshold_text
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
 from specgate.core.view import GateView
+from specgate.settings import kind_of
 
+THRESHOLD = kind_of("threshold")
 ThresholdText = float | Literal["never", "always"]
 
 
@@ -54,7 +55,7 @@ class Status(BaseModel):
             mode=view.mode,
             side=view.side,
             reason=view.reason,
-            threshold=_text(policy.threshold),
+            threshold=cast("ThresholdText | None", THRESHOLD.write(policy.threshold)),
             speculate_below=_finite(policy.speculate_below),
             plain_above=_finite(policy.plain_above),
             load=view.load,
@@ -92,14 +93,17 @@ class _Change(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+_THRESHOLD_SCHEMA = {
+    "description": f"Speculate strictly below this load: {THRESHOLD.allowed}.",
+    "anyOf": [{"type": "number", "minimum": 0}, {"enum": ["never", "always"]}],
+    "examples": [8],
+}
+
+
 class ThresholdChange(_Change):
     """`{"threshold": 8}`, or `"never"`, or `"always"`."""
 
-    threshold: Annotated[
-        ThresholdText,
-        BeforeValidator(lambda value: threshold_text(_threshold_of(value))),
-        Field(description=f"Speculate strictly below this load: {THRESHOLD_ALLOWED}."),
-    ]
+    threshold: Annotated[float, THRESHOLD, WithJsonSchema(_THRESHOLD_SCHEMA)]
 
 
 class ModeChange(_Change):
@@ -120,19 +124,6 @@ class ErrorBody(BaseModel):
     """OpenAI's error shape."""
 
     error: dict[str, Any]
-
-
-def _threshold_of(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"must be {THRESHOLD_ALLOWED}")
-    return threshold_of(value)
-
-
-def _text(threshold: float | None) -> ThresholdText | None:
-    text = threshold_text(threshold)
-    if isinstance(text, str):
-        return "never" if text == "never" else "always"
-    return text
 
 
 def _finite(edge: float | None) -> float | None:

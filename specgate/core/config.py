@@ -65,27 +65,3 @@ class ProxyConfig:
     timeouts: TimeoutConfig = field(default_factory=TimeoutConfig)
     expose_headers: bool = True
     accel_buffering: bool = True
-
-
-THRESHOLD_ALLOWED = "a positive number, `never` or `always`"
-
-
-def threshold_of(value: str | float) -> float:
-    """A threshold as a user writes it. Raises ValueError, whose text says what is allowed."""
-    words = {"never": NEVER, "always": ALWAYS}
-    if isinstance(value, str) and value.strip().lower() in words:
-        return words[value.strip().lower()]
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError(f"must be {THRESHOLD_ALLOWED}") from None
-    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
-        raise ValueError(f"must be {THRESHOLD_ALLOWED}")
-    return number
-
-
-def threshold_text(threshold: float | None) -> float | str | None:
-    """The threshold as a user would write it; None stays None."""
-    if threshold is None:
-        return None
-    return {NEVER: "never", ALWAYS: "always"}.get(threshold, threshold)

@@ -8,10 +8,13 @@ p is one number for a sequence. It is drawn around the mean of its prompt's clas
 maths speculates better than free text, as published acceptance tables show.
 """
 
-from random import Random
+from statistics import NormalDist
 
 SPREAD = 0.06
 LOWEST, HIGHEST = 0.02, 0.98
+# The fractional parts of its multiples fill (0, 1) evenly from the first few on.
+GOLDEN = 0.618_033_988_749_895
+EVENLY = 64
 
 
 def accept_length(p: float, steps: int) -> float:
@@ -31,9 +34,37 @@ def p_for_accept_length(length: float, steps: int) -> float:
     return high if steps else 0.0
 
 
-def draw_p(mean: float, rng: Random) -> float:
-    """One sequence's p: Normal(mean, 0.06), kept inside (0.02, 0.98)."""
-    return min(max(rng.gauss(mean, SPREAD), LOWEST), HIGHEST)
+def mean_accept_length(p: float, steps: int) -> float:
+    """Tokens over steps of sequences of equal length whose p is spread around this mean.
+
+    Sequences that speculate badly take more of the steps, so this is the harmonic mean of their
+    accept lengths, a little below accept_length(p, steps).
+    """
+    lengths = [accept_length(spread_p(p, i, 0.0), steps) for i in range(EVENLY)]
+    return EVENLY / sum(1 / length for length in lengths)
+
+
+def mean_p_for(length: float, steps: int) -> float:
+    """The mean p at which the spread sequences have this mean_accept_length, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if mean_accept_length(middle, steps) < length:
+            low = middle
+        else:
+            high = middle
+    return high if steps else 0.0
+
+
+def spread_p(mean: float, order: int, phase: float) -> float:
+    """The p of the `order`-th sequence: Normal(mean, 0.06), kept inside (0.02, 0.98).
+
+    The quantiles follow an even sequence from `phase` in [0, 1), not chance: the mean over a few
+    dozen sequences is then the mean wanted, and a short measurement is not at the mercy of luck.
+    """
+    quantile = (phase + order * GOLDEN) % 1.0
+    quantile = min(max(quantile, 1e-9), 1 - 1e-9)
+    return min(max(NormalDist(mean, SPREAD).inv_cdf(quantile), LOWEST), HIGHEST)
 
 
 def scale_p(p: float, steps: int, factor: float) -> float:

@@ -32,8 +32,7 @@ class Ticket:
     """One sequence of a call. `taken` tokens were handed out, `pending` wait to be taken.
 
     `noted`: it is among its call's news. `sent_at`, `first_at`, `last_at`: seconds on the driver's
-    clock, of its submission and of its
-    first and latest tokens.
+    clock, of its submission and of its first and latest tokens.
     """
 
     __slots__ = (

@@ -21,7 +21,7 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
-from specgate.sim.accept import draw_p, scale_p, thresholds
+from specgate.sim.accept import scale_p, spread_p, thresholds
 from specgate.sim.profiles import LaneShape
 
 
@@ -106,6 +106,7 @@ class LaneModel:
         self.verified = 0
         self.accepted = 0
         self._seed = seed
+        self._phase = Random(seed).random()  # noqa: S311 - a simulation
         self._accept_factor = 1.0
         self._submitted = 0
         self._queue: deque[Sequence] = deque()
@@ -145,7 +146,8 @@ class LaneModel:
         """Join the queue. Raises CannotFitError if the KV budget could never hold it."""
         rng = Random(f"{self._seed}/{self.shape.lane.value}/{self._submitted}")  # noqa: S311 - a simulation
         mean = self.shape.accept_p if job.accept_p is None else job.accept_p
-        sequence = Sequence(job, self._submitted, now, rng, draw_p(mean, rng))
+        p = spread_p(mean, self._submitted, self._phase)
+        sequence = Sequence(job, self._submitted, now, rng, p)
         if sequence.kv_reserved > self.shape.kv_tokens:
             raise CannotFitError(
                 f"{sequence.kv_reserved} tokens of prompt and output; "

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from specgate.core.lanes import Lane
-from specgate.sim.accept import p_for_accept_length
+from specgate.sim.accept import mean_accept_length, mean_p_for
 
 REFERENCE = "reference"
 
@@ -42,8 +42,8 @@ class Draft:
 class LaneShape:
     """One lane's cost. `steps_s[b - 1]` is the seconds that one step of `b` sequences takes.
 
-    `accept_length`: mean tokens per step and sequence on mixed prompts, bonus included; 1 without
-    a draft. `accept_p`: the probability per draft token that gives it. `cap`: most sequences in
+    `accept_length`: tokens over steps on mixed prompts, bonus included; 1 without a draft.
+    `accept_p`: the mean probability per draft token that gives it. `cap`: most sequences in
     one batch. `kv_tokens`: sum of prompt and output tokens that may be reserved at once.
     A prompt of n tokens takes max(prefill_s, n / prefill_tok_s) seconds.
     """
@@ -159,7 +159,7 @@ def _from_formula(params: Mapping[str, Any]) -> dict[Lane, LaneShape]:
                 for tokens in (fit["w"] * batch for batch in range(1, fit["cap"] + 1))
             ),
             accept_length=accept_length,
-            accept_p=p_for_accept_length(accept_length, draft.steps if draft else 0),
+            accept_p=mean_p_for(accept_length, draft.steps) if draft else 0.0,
             draft=draft,
             kv_tokens=params["kv"]["tokens_per_lane"],
             prefill_s=params["prefill"]["seconds_per_request"],
@@ -194,8 +194,8 @@ def _from_table(
             draft = Draft(**row.get("draft", params["acceptance"]["default_draft"]))
             accept_p = params["acceptance"]["mix"]
             if "accept_length" in row:
-                accept_p = p_for_accept_length(row["accept_length"], draft.steps)
-            accept_length = sum(accept_p**k for k in range(draft.steps + 1))
+                accept_p = mean_p_for(row["accept_length"], draft.steps)
+            accept_length = mean_accept_length(accept_p, draft.steps)
         at_points = [
             accept_length * (b / x - b * prefill_s / output)
             for b, x in zip(points, measured[lane], strict=True)

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from specgate.core.config import ALWAYS, NEVER
 from specgate.core.events import (
     Event,
     HealthChanged,
@@ -26,7 +27,7 @@ from specgate.core.health import Health
 
 PATH_MAX = 200
 
-_QUIET = ("httpx2", "httpcore2", "uvicorn.access", "asyncio")
+_QUIET = ("httpx2", "httpcore2", "uvicorn.access", "uvicorn.error", "asyncio")
 """Libraries whose INFO lines would double ours."""
 
 
@@ -101,7 +102,7 @@ class Logs:
                     reason=event.reason,
                     load=round(event.load, 3),
                     count=event.count,
-                    threshold=event.threshold,
+                    threshold=_word(event.threshold),
                 )
             case HealthChanged(lane=lane, was=was, now=now, why=why):
                 write = self._log.warning if now is Health.EJECTED else self._log.info
@@ -136,6 +137,12 @@ class Logs:
             output_tokens=event.output_tokens,
             overhead_s=_rounded(event.overhead_s),
         )
+
+
+def _word(threshold: float | None) -> float | str | None:
+    """JSON has no infinity; and these two have names."""
+    words = {NEVER: "never", ALWAYS: "always"}
+    return threshold if threshold is None else words.get(threshold, threshold)
 
 
 def _rounded(value: float | None) -> float | None:

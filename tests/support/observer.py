@@ -31,6 +31,7 @@ class Recorder:
         where: Callable[[T], bool] = lambda _: True,
     ) -> T:
         """The `count`-th fact of this type (that meets the condition), heard already or to come."""
+        found: list[T] = []
         try:
             async with asyncio.timeout(within_s):
                 while len(found := [fact for fact in self.of(kind) if where(fact)]) < count:
