@@ -162,12 +162,14 @@ async def serving(service: Service, listener: socket.socket) -> AsyncIterator[No
     config.timeout_graceful_shutdown = 1
     server = EmbeddedServer(config)
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.serve(sockets=[listener]))
+        served = group.create_task(server.serve(sockets=[listener]))
         try:
             await server.accepting.wait()
             yield
         finally:
             server.should_exit = True
+            # Here and not in the group, which would cancel it if the block raised.
+            await asyncio.wait([served])
 
 
 def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:

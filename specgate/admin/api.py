@@ -70,7 +70,9 @@ def build_app(
 def _probes(gate: Gate) -> APIRouter:
     router = APIRouter(tags=["probes"])
 
+    # HEAD too, which simple checkers send.
     @router.get("/livez", summary="Does the process answer?")
+    @router.head("/livez", include_in_schema=False)
     async def livez() -> Alive:
         return Alive()
 
@@ -79,8 +81,9 @@ def _probes(gate: Gate) -> APIRouter:
         summary="Does a lane serve?",
         responses={503: {"model": Ready, "description": "No lane is known to serve."}},
     )
-    @router.get("/ready", include_in_schema=False)
-    @router.get("/health", include_in_schema=False)
+    @router.head("/readyz", include_in_schema=False)
+    @router.api_route("/ready", methods=["GET", "HEAD"], include_in_schema=False)
+    @router.api_route("/health", methods=["GET", "HEAD"], include_in_schema=False)
     async def readyz(response: Response) -> Ready:
         if not gate.ready:
             response.status_code = 503
@@ -168,13 +171,15 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Names the field and what is allowed; repeats nothing that was sent."""
     assert isinstance(error, RequestValidationError)
-    lines = [
-        ".".join(str(part) for part in problem["loc"] if part != "body")
-        + ": "
-        + str(problem.get("ctx", {}).get("error", problem["msg"]))
-        for problem in error.errors()
-    ]
-    return _error(422, "; ".join(line.lstrip(": ") for line in lines))
+    return _error(422, "; ".join(_line(problem) for problem in error.errors()))
+
+
+def _line(problem: dict[str, Any]) -> str:
+    # A number in the place says where in the text; without any name the body as a whole is wrong.
+    field = ".".join(part for part in problem["loc"][1:] if isinstance(part, str))
+    if not field:
+        return "the body must be a JSON object, sent with 'Content-Type: application/json'"
+    return f"{field}: {problem.get('ctx', {}).get('error', problem['msg'])}"
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

@@ -49,15 +49,13 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
     "lanes",
     type=click.Choice([lane.value for lane in Lane]),
     multiple=True,
-    required=True,
-    help="Which lane to simulate. Repeat --lane and --port in pairs for both.",
+    help="Which lane to simulate, at least one. Repeat --lane and --port in pairs for both.",
 )
 @click.option(
     "--port",
     "ports",
     type=click.IntRange(0, 65_535),
     multiple=True,
-    required=True,
     help="Port of the lane of the same position; 0 is any free one.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -103,6 +101,8 @@ def sim(
 
     What is modelled, and what is not, is in docs/reference/simulator.md.
     """
+    if not lanes:
+        raise click.UsageError("--lane is missing: spec, plain, or both, each with its --port")
     if len(lanes) != len(ports):
         raise click.UsageError(
             f"--lane and --port go in pairs: {len(lanes)} of --lane, {len(ports)} of --port"

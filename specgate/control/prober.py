@@ -77,7 +77,7 @@ class Prober:
         if response.is_success:
             try:
                 engine = engine_of(response.json())
-            except ValueError:
+            except (ValueError, RecursionError):
                 engine = Engine.UNKNOWN
             self._gate.name_engine(origin, engine)
             self._named[origin.lane] = origin
@@ -95,5 +95,12 @@ def _verdict(status: int, path: str) -> tuple[Sign, str]:
 
 
 def probe_client() -> httpx2.AsyncClient:
-    """The client for probes: no proxies from the environment, no redirects, one time-out."""
-    return httpx2.AsyncClient(trust_env=False, timeout=PROBE_TIMEOUT_S, follow_redirects=False)
+    """The client for probes: no proxies from the environment, no redirects, one time-out. Each
+    probe on a connection of its own: a lane must accept one, and an idle one that its engine
+    closes as the next probe begins would look like a lane that breaks off."""
+    return httpx2.AsyncClient(
+        trust_env=False,
+        timeout=PROBE_TIMEOUT_S,
+        follow_redirects=False,
+        limits=httpx2.Limits(max_keepalive_connections=0),
+    )

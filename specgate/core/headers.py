@@ -33,11 +33,15 @@ _ID_MAX = 128
 
 
 def named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
-    """The fields that a message's own Connection headers declare hop-by-hop, lower case."""
+    """The fields that a message's own Connection headers declare hop-by-hop, lower case.
+
+    The body's length is none of them, whatever they say: without it the body has no end.
+    """
     names: set[bytes] = set()
     for name, value in pairs:
         if name.lower() == b"connection":
             names.update(token.strip().lower() for token in value.split(b","))
+    names.discard(b"content-length")
     return names
 
 

@@ -92,6 +92,9 @@ class AsgiDownstream:
             await asyncio.get_running_loop().create_future()
 
     async def start(self, status: int, headers: Pairs) -> None:
+        if status in (204, 304):
+            # The length of what is not sent; uvicorn would miss that many bytes.
+            headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:

@@ -28,7 +28,7 @@ from specgate.sim.profiles import Profile
 KEEP_ALIVE_S = 5
 BACKLOG = 2_048
 # After the calls were aborted, replies get this long to say so before their sockets are closed.
-GRACE_S = 1
+GRACE_S = 1.0
 DATE_REFRESH_S = 1.0
 
 
@@ -93,7 +93,6 @@ async def running(
                 access_log=False,
                 proxy_headers=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=GRACE_S,
                 backlog=BACKLOG,
             )
             servers.append((_Server(config), listener))
@@ -141,6 +140,21 @@ class _Server(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_REFRESH_S):
                     await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's own waits in steps of 100 ms, and for clients that never take their bytes."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=GRACE_S)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        for task in self.server_state.tasks:
+            task.cancel()
+        # A turn of the loop in which the closed transports let go of their sockets.
+        await asyncio.sleep(0)
 
 
 class _Protocol(HttpToolsProtocol):

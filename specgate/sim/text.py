@@ -20,7 +20,7 @@ was has had can may must will keeps gives takes makes finds shows turns moves ho
 reads writes falls rises stays begins ends. now. here. again. too. well. always. soon.
 """
 WORDS = tuple(_VOCABULARY.split())
-TAPE_TOKENS = 16_384
+TAPE_TOKENS = 4_096
 SHORTEST, LONGEST = 8, 4_096
 SPREAD = 0.5
 

@@ -129,7 +129,7 @@ class Logs:
             lane=event.lane,
             reason=event.reason,
             rerouted=event.rerouted,
-            status=499 if event.status is None else event.status,
+            status=_status(event),
             outcome=event.outcome,
             phase=event.phase,
             duration_s=_rounded(event.duration_s),
@@ -137,6 +137,14 @@ class Logs:
             output_tokens=event.output_tokens,
             overhead_s=_rounded(event.overhead_s),
         )
+
+
+def _status(event: RequestEnded) -> int:
+    """As nginx logs it: 499 for a client that left, whether or not it had a status by then. An
+    error of the gate before a status is the server's 500."""
+    if event.outcome is Outcome.CLIENT_GONE:
+        return 499
+    return 500 if event.status is None else event.status
 
 
 def _word(threshold: float | None) -> float | str | None:

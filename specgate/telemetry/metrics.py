@@ -223,9 +223,10 @@ class Metrics:
 
 
 def status_class(event: RequestEnded) -> str:
-    """One of STATUS_CLASSES."""
+    """One of STATUS_CLASSES, by the status that the client was sent."""
     if event.status is None:
-        return "gone"
+        # An error of the gate before a status is the server's 500.
+        return "gone" if event.outcome is Outcome.CLIENT_GONE else "5xx"
     hundreds = f"{event.status // 100}xx"
     return hundreds if hundreds in STATUS_CLASSES else "other"
 
