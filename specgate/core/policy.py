@@ -64,6 +64,27 @@ class Reason(StrEnum):
     NOT_GENERATION = "not_generation"
 
 
+MEANINGS: dict[Reason, str] = {
+    Reason.BELOW_THRESHOLD: "the load is below the band: the spec side",
+    Reason.IN_BAND: "the load is within the band: the side stays what it was",
+    Reason.ABOVE_THRESHOLD: "the load is at the threshold or above it: the plain side",
+    Reason.BURST: "the average is still below the threshold, the count of the moment is at burst "
+    "times the threshold or above: the plain side",
+    Reason.DWELL: "the load is low enough to come back, and the last switch is too recent: the "
+    "plain side for now",
+    Reason.NEVER: "the threshold is `never` (0): the plain side",
+    Reason.ALWAYS: "the threshold is `always`: the spec side",
+    Reason.UNMEASURED: "there is no threshold, so nothing was measured: the plain side",
+    Reason.FORCED: "an operator forced the side by the mode",
+    Reason.LANE_DOWN: "the side's lane is ejected and the other is not: the other lane",
+    Reason.LAST_RESORT: "both lanes are ejected: the side's lane is asked all the same",
+    Reason.REROUTED: "the first lane took no connection, so nothing was sent: the other lane",
+    Reason.NOT_GENERATION: "the call decodes nothing: the plain lane, or the spec lane while only "
+    "the plain one is ejected",
+}
+"""What each says, for people; `docs/reference/reasons.md` prints it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """What the policy looks at.
