@@ -10,11 +10,12 @@ import pytest
 from specgate.control.gate import Gate
 from specgate.core.config import PolicyConfig
 from specgate.core.errors import StreamBroken
-from specgate.core.events import LoopFailed, Outcome, RequestEnded, Switched
+from specgate.core.events import HealthChanged, LoopFailed, Outcome, RequestEnded, Switched
 from specgate.core.lanes import Lane
 from specgate.core.routes import RouteClass
 from specgate.ledger.local import LocalLedger
 from specgate.settings import SettingsError, load
+from specgate.upstream.base import Origin
 from tests.support.client import RawClient, chat_request, connect
 from tests.support.clocks import ManualClock
 from tests.support.figures import total
@@ -348,7 +349,7 @@ ODD_MODELS = [
     [],
     None,
 ]
-F07 = {
+F07: dict[str, Script] = {
     "404": response(404),
     "-1": json_response(200, {"loads": [-1], "num_running_reqs": -1}),
     "NaN": response(200, b"sglang:num_running_reqs NaN\n", [(b"content-type", b"text/plain")]),
@@ -377,20 +378,18 @@ async def test_f07_odd_models(models: Any):
     }
     script = odd[models] if isinstance(models, str) else json_response(200, models)
     async with stage(threshold=3) as on:
-        for lane in (on.spec, on.plain):
-            lane.answer("/v1/models", script)
+        for lane, scripted in ((Lane.SPEC, on.spec), (Lane.PLAIN, on.plain)):
+            scripted.answer("/v1/models", script)
             # A new URL is a new lane: it is asked for its name again.
-        for lane in Lane:
-            scripted = on.spec if lane is Lane.SPEC else on.plain
-            origin = type(ORIGINS[lane]).of(lane, f"http://localhost:{scripted.port}")
-            on.gate.service.gate.set_origin(origin)
+            url = f"http://localhost:{scripted.port}"
+            on.gate.service.gate.set_origin(Origin.of(lane, url))
+        if models == "hang":  # slowness is no verdict; until there is one, a lane is used
+            await on.plain.saw_requests(1)
+        else:
+            await on.gate.facts.wait_for(
+                HealthChanged, count=4, where=lambda it: it.now == "healthy"
+            )
         await f01_again(on)
-        if models != "hang":  # which is slowness: a verdict only after a time-out
-            async with asyncio.timeout(2):
-                while {lane["health"] for lane in (await on.gate.status())["lanes"].values()} != {
-                    "healthy"
-                }:
-                    await asyncio.sleep(0.02)
         assert on.gate.facts.of(LoopFailed) == []
 
 
@@ -444,7 +443,7 @@ async def test_f09_non_generation_calls_counted():
         (b"POST", b"/v1/embeddings"),
     ]
     async with stage(threshold=2) as on:
-        slow = [WaitFor(end), json_response(200, {})]
+        slow: Script = [WaitFor(end), json_response(200, {})]
         on.plain.answer("*", slow)
         on.plain.answer("/get_server_info", slow)
         async with asyncio.TaskGroup() as group:

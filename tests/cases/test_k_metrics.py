@@ -3,11 +3,16 @@
 import random
 import re
 import string
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import structlog.testing
 from prometheus_client.parser import text_string_to_metric_families
 
-from specgate.core.events import RequestEnded
+from specgate.core.events import Outcome, RequestEnded
+from specgate.telemetry.logs import Logs
+from specgate.telemetry.metrics import status_class
 from tests.support.client import CHAT, JSON, chat, connect, get
 from tests.support.figures import figures, total
 from tests.support.lanes import (
@@ -17,9 +22,9 @@ from tests.support.lanes import (
     Send,
     chunk,
     delta,
-    error_response,
     frame,
     json_response,
+    response,
     sse_head,
     usage,
 )
@@ -43,24 +48,31 @@ async def test_k01_model_label_from_client():
         (token().upper()[:3], b"/" + token()),
     ]
 
+    async def answer(request: Any, connection: Any) -> None:
+        await connection.send(response(int(request.value(b"x-status"))).data)
+
     async with stage(threshold=8) as on:
-        on.spec.answer("*", error_response(404, "no such model"))
-        on.plain.answer("*", error_response(404, "no such model"))
+        on.spec.answer("*", answer)
+        on.plain.answer("*", answer)
         async with connect(on.url) as client:
             for method, path in [(b"POST", CHAT), *odd[:3]]:
-                await client.request(method, path, [JSON], chat())
+                for status in (200, 302, 404, 503):
+                    headers = [JSON, (b"X-Status", b"%d" % status)]
+                    await client.request(method, path, headers, chat())
             before = figures(await on.gate.metrics()).keys()
             for turn in range(1000):
                 method, path = (b"POST", CHAT) if turn % 4 else odd[turn // 4 % 3]
                 if path not in (CHAT, b"/v1/completions"):
                     path += b"/" + token()
+                status = seeded.choice([200, 201, 206, 300, 307, 400, 429, 500, 504])
                 headers = [JSON, (b"X-Request-Id", token()), (b"User-Agent", token())]
+                headers.append((b"X-Status", b"%d" % status))
                 body = chat(model=word(), user=word())
-                assert (await client.request(method, path, headers, body)).status == 404
+                assert (await client.request(method, path, headers, body)).status == status
         scrape = await on.gate.metrics()
         after = figures(scrape)
         assert after.keys() == before
-        assert total(scrape, "specgate_requests_total") == 1004
+        assert total(scrape, "specgate_requests_total") == 1016
         assert len(after) < 1000
 
 
@@ -111,6 +123,20 @@ async def test_k04_a_whole_answer_has_a_duration_and_no_first_token():
         assert total(scrape, "specgate_request_duration_seconds_sum", lane="spec") >= 0.1
         assert total(scrape, "specgate_ttft_seconds_count", lane="spec") == 0
         assert total(scrape, "specgate_output_tokens_total", lane="spec") == 4
+
+
+async def test_k04_a_request_that_failed_in_the_gate_is_no_client_that_left():
+    """With no status sent, an error of the gate's own looked like a disconnect."""
+    async with stage() as on:
+        await on.ask()
+        ended = await on.ended()
+    failed = replace(ended, status=None, outcome=Outcome.GATE_ERROR)
+    gone = replace(ended, status=None, outcome=Outcome.CLIENT_GONE)
+    assert (status_class(failed), status_class(gone), status_class(ended)) == ("5xx", "gone", "2xx")
+    with structlog.testing.capture_logs() as lines:
+        for fact in (failed, gone, replace(gone, status=200), ended):
+            Logs()(fact)
+    assert [line["status"] for line in lines] == [500, 499, 499, 200]
 
 
 async def test_k05_name_clash():

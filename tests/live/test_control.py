@@ -101,7 +101,7 @@ async def test_an_engine_is_named_by_what_it_says_of_itself():
     )
     async with ScriptedLane("spec") as spec, ScriptedLane("plain") as plain:
         plain.answer("/v1/models", models)
-        async with running_gate(spec.url, plain.url, **BARE) as gate, asyncio.timeout(2):
+        async with running_gate(spec.url, plain.url) as gate, asyncio.timeout(2):
             while (await gate.status())["lanes"]["plain"]["engine"] != "vllm":
                 await asyncio.sleep(0.02)
 
@@ -146,6 +146,14 @@ async def test_a_gate_that_knows_no_lane_yet_is_not_ready():
         async with running_gate(lane.url, lane.url, ready=False) as gate:
             assert (await get(gate.url + "/readyz")).status == 503
             assert (await get(gate.url + "/livez")).status == 200
+
+
+async def test_each_probe_has_a_connection_of_its_own():
+    """An engine that closes idle connections as the next probe begins would look broken."""
+    async with stage() as on, asyncio.timeout(5):
+        while len(on.spec.probes) < 5:
+            await asyncio.sleep(0.02)
+        assert {probe.number for probe in on.spec.probes} == {1}
 
 
 async def test_the_docs_page_asks_nobody_outside():

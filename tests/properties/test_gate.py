@@ -271,5 +271,5 @@ class Gates(RuleBasedStateMachine):
         assert self.gate.view().oldest_s is None
 
 
-Gates.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+Gates.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 TestGate = Gates.TestCase

@@ -73,5 +73,5 @@ class Ledgers(RuleBasedStateMachine):
         assert self.ledger.oldest_s(self.clock()) is None
 
 
-Ledgers.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Ledgers.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 TestLocalLedger = Ledgers.TestCase

@@ -151,9 +151,13 @@ class ScriptedLane:
         if not self._server:
             return
         server, self._server = self._server, None
-        server.close()
+        # Connections that were just being accepted come first: asyncio loses one whose server is
+        # closed meanwhile.
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
         for _ in range(3):
-            await asyncio.sleep(0)  # connections that were just being accepted
+            await asyncio.sleep(0)
+        server.close()
         connections = list(self.connections)
         for connection in connections:
             connection.task.cancel()
