@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -23,11 +24,14 @@ from specgate.core.lanes import Lane
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.app import ProxyApp
 from specgate.proxy.forward import Forwarder
+from specgate.proxy.limits import Limits
+from specgate.proxy.protocol import GateProtocol, ServerState
 from specgate.settings import Loaded, Settings, load
+from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.logs import Logs, listener_failed
 from specgate.telemetry.metrics import Metrics
 from specgate.upstream.base import Origin
-from specgate.upstream.httpx import HttpxUpstream
+from specgate.upstream.pool import PooledUpstream
 
 TICK_S = 0.25
 """How often the policy is applied between requests: well below any sensible smoothing."""
@@ -46,6 +50,7 @@ class Service:
 
     app: FastAPI
     gate: Gate
+    forwarder: Forwarder
     reloader: Reloader
     settings: Settings
 
@@ -55,9 +60,10 @@ def build(
     *,
     reload: Callable[[], Loaded] = load,
     observers: tuple[Observer, ...] = (),
+    lines: LineWriter | None = None,
 ) -> Service:
-    """Join the rooms. `observers` listen besides metrics and logs."""
-    listeners: list[Observer] = [Logs(), *observers]
+    """Join the rooms. `observers` listen besides metrics and logs; `lines`: see `Logs`."""
+    listeners: list[Observer] = [Logs(lines), *observers]
     observe = broadcast(listeners, listener_failed)
     origins = {
         Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url),
@@ -72,7 +78,7 @@ def build(
     )
     metrics = Metrics(view=gate.view, version=__version__)
     listeners.append(metrics)
-    upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s)
+    upstream = PooledUpstream(connect_timeout_s=settings.connect_timeout_s)
     forwarder = Forwarder(
         gate=gate,
         upstream=upstream,
@@ -114,7 +120,7 @@ def build(
         admin_token=None if token is None else token.get_secret_value(),
         lifespan=lifespan,
     )
-    return Service(app=app, gate=gate, reloader=reloader, settings=settings)
+    return Service(app=app, gate=gate, forwarder=forwarder, reloader=reloader, settings=settings)
 
 
 def uvicorn_config(service: Service) -> uvicorn.Config:
@@ -124,7 +130,7 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         service.app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=_protocol(service),  # type: ignore[arg-type] # a class to uvicorn; we bind more to it
         ws="none",
         lifespan="on",
         log_config=None,
@@ -136,6 +142,28 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE_S,
         backlog=4096,
     )
+
+
+def _protocol(service: Service) -> Callable[..., GateProtocol]:
+    """What uvicorn makes for each connection."""
+    limits = Limits(idle_s=KEEP_ALIVE_S)
+
+    def make(
+        *,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: object = None,
+    ) -> GateProtocol:
+        return GateProtocol(
+            app=config.loaded_app,
+            forwarder=service.forwarder,
+            limits=limits,
+            server_state=server_state,
+            state=app_state,
+        )
+
+    return make
 
 
 class EmbeddedServer(uvicorn.Server):

@@ -30,8 +30,8 @@ near the crossover these stay within 4 to 7 % of the better lane where a bare co
 """
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from specgate.core.config import PolicyConfig
 from specgate.core.hysteresis import MOVES, Zone, zone
@@ -64,26 +64,45 @@ class Reason(StrEnum):
     NOT_GENERATION = "not_generation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+MEANINGS: dict[Reason, str] = {
+    Reason.BELOW_THRESHOLD: "the load is below the band: the spec side",
+    Reason.IN_BAND: "the load is within the band: the side stays what it was",
+    Reason.ABOVE_THRESHOLD: "the load is at the threshold or above it: the plain side",
+    Reason.BURST: "the average is still below the threshold, the count of the moment is at burst "
+    "times the threshold or above: the plain side",
+    Reason.DWELL: "the load is low enough to come back, and the last switch is too recent: the "
+    "plain side for now",
+    Reason.NEVER: "the threshold is `never` (0): the plain side",
+    Reason.ALWAYS: "the threshold is `always`: the spec side",
+    Reason.UNMEASURED: "there is no threshold, so nothing was measured: the plain side",
+    Reason.FORCED: "an operator forced the side by the mode",
+    Reason.LANE_DOWN: "the side's lane is ejected and the other is not: the other lane",
+    Reason.LAST_RESORT: "both lanes are ejected: the side's lane is asked all the same",
+    Reason.REROUTED: "the first lane took no connection, so nothing was sent: the other lane",
+    Reason.NOT_GENERATION: "the call decodes nothing: the plain lane, or the spec lane while only "
+    "the plain one is ejected",
+}
+"""What each says, for people; `docs/reference/reasons.md` prints it."""
+
+
+class Situation(NamedTuple):
     """What the policy looks at.
 
     side: the side so far; since_switch_s: seconds since the last switch (infinity: none yet).
-    count: sequences in flight without the arriving ones; arriving: those, 0 on a tick.
+    in_flight: sequences, without the arriving ones; arriving: those, 0 on a tick.
     smoothed: the smoothed load now. usable: the lanes that are not ejected.
     """
 
     mode: Mode
     side: Lane
     since_switch_s: float
-    count: int
+    in_flight: int
     arriving: int
     smoothed: float
     usable: frozenset[Lane]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """A lane and why; `side` is the policy's own choice, before health."""
 
     lane: Lane
@@ -116,7 +135,7 @@ def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
 
 def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tuple[Lane, Reason]:
     entering = now.side is Lane.PLAIN
-    count = now.count + (max(1, now.arriving) if entering else now.arriving)
+    count = now.in_flight + (max(1, now.arriving) if entering else now.arriving)
     load = count if config.smoothing_s <= 0.0 else now.smoothed
     edge = threshold * (1.0 - config.band)
     where = zone(load, speculate_below=edge, plain_above=threshold)
