@@ -29,5 +29,6 @@ def engine_of(models: Any) -> Engine:
     data = models.get("data") if isinstance(models, dict) else None
     first = data[0] if isinstance(data, list) and data else None
     owner = first.get("owned_by") if isinstance(first, dict) else None
-    known = isinstance(owner, str) and owner in set(Engine)
-    return Engine(owner) if known else Engine.UNKNOWN
+    if isinstance(owner, str) and owner in set(Engine):
+        return Engine(owner)
+    return Engine.UNKNOWN

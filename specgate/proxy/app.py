@@ -4,7 +4,7 @@ No middleware, no Request or Response objects: what ASGI gives goes to `proxy.fo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from specgate.core.errors import ClientGone
@@ -80,7 +80,7 @@ class AsgiDownstream:
         self.target = raw_path + b"?" + query if query else raw_path
         # A copy: uvicorn appends a chunked request's trailers to the list in the scope.
         self.headers: Pairs = list(scope["headers"])
-        self.values = first_values(self.headers)
+        self.values: Mapping[bytes, bytes] = first_values(self.headers)
         self.length = body_length(self.values)
 
     async def read(self) -> bytes | None:

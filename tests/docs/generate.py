@@ -7,12 +7,26 @@ A page is a function without arguments that returns its text, and a line of PAGE
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.docs.cli_page import cli_page
+from tests.docs.control_page import control_page
+from tests.docs.events_page import events_page
+from tests.docs.headers_page import headers_page
+from tests.docs.metrics_page import metrics_page
+from tests.docs.policy_page import policy_page
+from tests.docs.reasons_page import reasons_page
 from tests.docs.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2] / "docs"
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
+    "reference/metrics.md": metrics_page,
+    "reference/reasons.md": reasons_page,
+    "reference/headers.md": headers_page,
+    "reference/events.md": events_page,
+    "reference/cli.md": cli_page,
+    "reference/control-api.md": control_page,
+    "explanation/policy.md": policy_page,
 }
 
 

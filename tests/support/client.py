@@ -109,6 +109,7 @@ class RawClient:
         try:
             if receive_buffer:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)
             await loop.sock_connect(sock, (host, port))
             reader = asyncio.StreamReader(limit=1 << 18)

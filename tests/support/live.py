@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from specgate.settings import Loaded, load
+from specgate.settings import load
 from specgate.wiring import Service, build, serving
 from tests.support.observer import Recorder
 
@@ -33,15 +33,12 @@ class LiveGate:
         return (await self.http.get("/metrics")).text
 
 
-def settings_of(spec_url: str, plain_url: str, **settings: Any) -> Loaded:
+def environment(**settings: Any) -> dict[str, str]:
     """Settings as the environment would give them: `threshold=3` is SPECGATE_THRESHOLD=3."""
-    environ = {
-        "SPECGATE_SPEC_URL": spec_url,
-        "SPECGATE_PLAIN_URL": plain_url,
+    return {
         "SPECGATE_PROBE_INTERVAL_S": "0.1",
         **{f"SPECGATE_{name.upper()}": str(value) for name, value in settings.items()},
     }
-    return load(environ)
 
 
 BARE = {"smoothing_s": 0, "band": 0, "dwell_s": 0}
@@ -53,13 +50,16 @@ async def running_gate(
     spec_url: str, plain_url: str, *, ready: bool = True, **settings: Any
 ) -> AsyncIterator[LiveGate]:
     """Serve a gate on a free port. `ready`: wait until both lanes' health is known."""
-    loaded = settings_of(spec_url, plain_url, **settings)
+    environ = environment(spec_url=spec_url, plain_url=plain_url, **settings)
+    async with gate_in(environ, ready=ready) as gate:
+        yield gate
+
+
+@asynccontextmanager
+async def gate_in(environ: dict[str, str], *, ready: bool = True) -> AsyncIterator[LiveGate]:
+    """The same with all its settings from `environ`, which a reload reads again."""
     facts = Recorder()
-    service = build(
-        loaded.settings,
-        reload=lambda: settings_of(spec_url, plain_url, **settings),
-        observers=(facts,),
-    )
+    service = build(load(environ).settings, reload=lambda: load(environ), observers=(facts,))
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     async with serving(service, listener):
         host, port = listener.getsockname()[:2]

@@ -1,0 +1,145 @@
+"""An upstream and a client in memory, for a step that no socket can hit on the spot.
+
+Each calls the hook that a test gives it, at the point that the hook is named for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from specgate.control.gate import Gate
+from specgate.core.config import PolicyConfig, ProxyConfig
+from specgate.core.errors import LaneFault
+from specgate.core.headers import Pairs
+from specgate.core.lanes import Lane
+from specgate.ledger.local import LocalLedger
+from specgate.proxy.forward import Forwarder
+from specgate.upstream.base import Origin, Request
+from tests.support.client import chat
+from tests.support.observer import Recorder
+
+Hook = Callable[[], Awaitable[None]]
+
+ORIGINS = {lane: Origin.of(lane, f"http://{lane}.test:80") for lane in Lane}
+
+
+async def nothing() -> None:
+    """The hook of a test that has none."""
+
+
+@dataclass
+class ScriptedResponse:
+    lane: Lane
+    pieces: list[bytes]
+    fault: LaneFault | None
+    closing: Hook
+    status: int = 200
+    headers: Pairs = field(default_factory=lambda: [(b"content-type", b"text/event-stream")])
+    closed: int = 0
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        for piece in self.pieces:
+            yield piece
+            await asyncio.sleep(0)
+        if self.fault:
+            raise self.fault
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await self.closing()
+
+
+class ScriptedUpstream:
+    """Answers with these pieces and then the fault, if any."""
+
+    def __init__(
+        self,
+        pieces: Iterable[bytes] = (),
+        *,
+        fault: LaneFault | None = None,
+        head: Hook = nothing,
+        closing: Hook = nothing,
+        given: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pieces = list(pieces)
+        self._fault = fault
+        self._head = head
+        self._closing = closing
+        self._given = given
+        self.responses: list[ScriptedResponse] = []
+
+    async def send(self, origin: Origin, request: Request) -> ScriptedResponse:
+        async for _ in request.body:
+            pass
+        await self._head()
+        self._given()
+        response = ScriptedResponse(origin.lane, self._pieces, self._fault, self._closing)
+        self.responses.append(response)
+        return response
+
+    async def aclose(self) -> None:
+        return
+
+
+class ScriptedDownstream:
+    """A client that sent a chat request; it leaves when `left` is set."""
+
+    method = b"POST"
+    target = b"/v1/chat/completions"
+    path = "/v1/chat/completions"
+
+    def __init__(self, *, starting: Hook = nothing) -> None:
+        self.headers: Pairs = []
+        self.left = asyncio.Event()
+        self.sent: list[bytes] = []
+        self.status: int | None = None
+        self.finished = False
+        self._starting = starting
+        self._body = [chat()]
+
+    async def read(self) -> bytes | None:
+        return self._body.pop() if self._body else None
+
+    async def gone(self) -> None:
+        await self.left.wait()
+
+    async def start(self, status: int, headers: Pairs) -> None:
+        await self._starting()
+        self.status = status
+
+    async def write(self, chunk: bytes) -> None:
+        self.sent.append(chunk)
+
+    async def finish(self) -> None:
+        self.finished = True
+
+
+@dataclass
+class Bench:
+    """A gate and a forwarder around a scripted upstream, and the facts they told."""
+
+    gate: Gate
+    forwarder: Forwarder
+    facts: Recorder
+
+
+def bench(upstream: ScriptedUpstream, config: ProxyConfig | None = None) -> Bench:
+    facts = Recorder()
+    clock = asyncio.get_running_loop().time
+    gate = Gate(
+        policy=PolicyConfig(threshold=8, band=0, smoothing_s=0, dwell_s=0),
+        origins=ORIGINS,
+        ledger=LocalLedger(),
+        observe=facts,
+        clock=clock,
+    )
+    forwarder = Forwarder(
+        gate=gate,
+        upstream=upstream,
+        config=config or ProxyConfig(),
+        retry_after_s=1,
+        observe=facts,
+        clock=clock,
+        new_id=lambda: b"id",
+    )
+    return Bench(gate, forwarder, facts)
