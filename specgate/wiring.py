@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -26,11 +27,12 @@ from specgate.proxy.app import ProxyApp
 from specgate.proxy.forward import Forwarder
 from specgate.proxy.limits import Limits
 from specgate.proxy.protocol import GateProtocol, ServerState
-from specgate.settings import Loaded, Settings, load
+from specgate.settings import Loaded, Settings, SettingsError, env_name, load
 from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.logs import Logs, listener_failed
 from specgate.telemetry.metrics import Metrics
-from specgate.upstream.base import Origin
+from specgate.upstream.base import Origin, Upstream
+from specgate.upstream.httpx import HttpxUpstream
 from specgate.upstream.pool import PooledUpstream
 
 TICK_S = 0.25
@@ -78,7 +80,12 @@ def build(
     )
     metrics = Metrics(view=gate.view, version=__version__)
     listeners.append(metrics)
-    upstream = PooledUpstream(connect_timeout_s=settings.connect_timeout_s)
+    tls = tls_context(settings)
+    upstream: Upstream
+    if settings.upstream == "httpx":
+        upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
+    else:
+        upstream = PooledUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
     forwarder = Forwarder(
         gate=gate,
         upstream=upstream,
@@ -93,7 +100,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with probe_client() as client:
+        async with probe_client(tls) as client:
             prober = Prober(gate=gate, client=client, observe=observe, clock=time.monotonic)
             loops = [
                 Loop(
@@ -144,9 +151,37 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
     )
 
 
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """For https lanes, None if there are none. Raises SettingsError for files that do not do."""
+    if not any(url.startswith("https:") for url in (settings.spec_url, settings.plain_url)):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.upstream_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise _bad_file("upstream_ca_file", settings.upstream_ca_file, error) from error
+    if settings.upstream_cert_file is not None:
+        try:
+            context.load_cert_chain(settings.upstream_cert_file, settings.upstream_key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise _bad_file("upstream_cert_file", settings.upstream_cert_file, error) from error
+    return context
+
+
+def _bad_file(name: str, path: str | None, error: Exception) -> SettingsError:
+    what = getattr(error, "strerror", None) or str(error)
+    return SettingsError([f"{env_name(name)}={path!r}: {what}"])
+
+
 def _protocol(service: Service) -> Callable[..., GateProtocol]:
     """What uvicorn makes for each connection."""
-    limits = Limits(idle_s=KEEP_ALIVE_S)
+    settings = service.settings
+    limits = Limits(
+        body_bytes=settings.body_limit,
+        head_s=settings.head_timeout_s,
+        body_s=settings.body_timeout_s,
+        idle_s=KEEP_ALIVE_S,
+        flush_s=settings.send_timeout_s,
+    )
 
     def make(
         *,

@@ -19,7 +19,7 @@ class Limits:
     head_s: float | None = 30.0
     body_s: float | None = 60.0
     idle_s: float = 75.0
-    flush_s: float = 300.0
+    flush_s: float | None = 300.0
 
 
 class Deadline:

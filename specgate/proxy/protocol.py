@@ -343,7 +343,8 @@ class GateProtocol(asyncio.Protocol):
         """Flush, then end; but wait for a client that does not read no longer than for a stream."""
         self._closing = True
         self._transport.close()
-        self._loop.call_later(self._limits.flush_s, self._abort)
+        if self._limits.flush_s is not None:
+            self._loop.call_later(self._limits.flush_s, self._abort)
 
     def _linger(self) -> None:
         self._closing = True

@@ -7,6 +7,7 @@ prefills.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
@@ -24,9 +25,9 @@ _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 class HttpxUpstream:
-    """`connect_timeout_s`: for a lane to accept a connection."""
+    """`connect_timeout_s`: for a lane to accept a connection. `tls`: for https lanes."""
 
-    def __init__(self, *, connect_timeout_s: float) -> None:
+    def __init__(self, *, connect_timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._timeouts = {
             "connect": connect_timeout_s,
             "read": None,
@@ -35,6 +36,8 @@ class HttpxUpstream:
         }
         self._transport = httpx2.AsyncHTTPTransport(
             trust_env=False,
+            # Without https lanes nothing is verified, and no store of authorities is loaded.
+            verify=tls if tls is not None else False,
             limits=httpx2.Limits(
                 max_connections=None,
                 max_keepalive_connections=None,
