@@ -227,15 +227,14 @@ async def serving(service: Service, listener: socket.socket) -> AsyncIterator[No
     # Whoever leaves the block is done with the gate: what is still open then is cut.
     config.timeout_graceful_shutdown = 1
     server = EmbeddedServer(config)
-    async with asyncio.TaskGroup() as group:
-        served = group.create_task(server.serve(sockets=[listener]))
-        try:
-            await server.accepting.wait()
-            yield
-        finally:
-            server.should_exit = True
-            # Here and not in the group, which would cancel it if the block raised.
-            await asyncio.wait([served])
+    # A task of this scope and no group's, which would wrap what the block raises.
+    served = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+    try:
+        await server.accepting.wait()
+        yield
+    finally:
+        server.should_exit = True
+        await served
 
 
 def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:

@@ -98,7 +98,7 @@ class Gate:
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
         """A sign of a lane's health. Ignored if it is of a URL that the lane has left."""
         lane = self._lanes[origin.lane]
-        if lane.origin is not origin:
+        if lane.origin is not origin and lane.origin != origin:
             return
         after = step(lane.health, sign, self._clock())
         if after is lane.health:
@@ -112,7 +112,7 @@ class Gate:
     def name_engine(self, origin: Origin, engine: Engine) -> None:
         """The prober found out what a lane runs."""
         lane = self._lanes[origin.lane]
-        if lane.origin is origin:
+        if lane.origin == origin:
             self._set_lane(replace(lane, engine=engine))
 
     # What operators change

@@ -6,7 +6,7 @@
 It emits facts and calls no metric, log or trace.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from specgate.control.gate import Admission, Gate
@@ -113,9 +113,10 @@ class Forwarder:
             ),
             chunked=down.length is None,
             pieces=intake.pieces,
-            rest=intake.rest,
+            rest=intake.rest and _until_sent(intake.rest, account),
         )
-        account.phase = Phase.PREFILL
+        if intake.rest is None:
+            account.phase = Phase.PREFILL
         account.sent_at = self.clock()
         limit_s = self.config.timeouts.first_byte_s
 
@@ -153,6 +154,13 @@ class Forwarder:
         await down.start(status, b"", headers)
         down.write(body)
         await down.finish([])
+
+
+async def _until_sent(rest: AsyncIterator[bytes], account: Account) -> AsyncIterator[bytes]:
+    """The rest of a body as it arrives: its end is the end of the upload."""
+    async for piece in rest:
+        yield piece
+    account.phase = Phase.PREFILL
 
 
 def _late(lane: Lane, limit_s: float) -> FirstByteTimeout:

@@ -104,8 +104,7 @@ class Logs:
     def __init__(self, lines: LineWriter | None = None) -> None:
         self._log = structlog.stdlib.get_logger("specgate")
         self._lines = lines
-        level = logging.getLogger().getEffectiveLevel()
-        self._loudly = level <= logging.INFO
+        self._loudly = lines is None or logging.getLogger().isEnabledFor(logging.INFO)
         self._second = 0
         self._second_text = b""
 
@@ -139,7 +138,7 @@ class Logs:
     def _request_ended(self, event: RequestEnded) -> None:
         ours = event.outcome in _BAD
         if not (ours or self._loudly):
-            return
+            return  # before its fields cost anything
         fields: dict[str, Any] = {
             "request_id": event.request_id,
             "method": event.method,

@@ -72,19 +72,19 @@ class Connection(asyncio.Protocol):
 
     # The exchange, as its task sees it
 
-    async def ask(self, request: Request) -> None:
-        """Send a request that is whole in memory, or its head and what of its body is.
+    def ask(self, request: Request) -> asyncio.Future[None]:
+        """Send a request's head and what of its body is in memory; `upload` sends the rest.
 
-        Returns when the response's head has come. Raises DiedUnused, NoAnswer. The rest of a
-        body that is still arriving is sent by `upload`, beside this.
+        The future is done when the response's head has come. It raises DiedUnused, NoAnswer.
         """
         self.idle_since = None
         self._reset(head_only=request.method == b"HEAD")
-        self._head = self._loop.create_future()
+        self._head = head = self._loop.create_future()
         if self._lost:
-            raise DiedUnused("the connection had ended")
-        self._transport.write(request.opening())
-        await self._head
+            head.set_exception(DiedUnused("the connection had ended"))
+        else:
+            self._transport.write(request.opening())
+        return head
 
     async def upload(self, request: Request) -> None:
         """Send the rest of a body as it arrives, at the pace at which the lane takes it."""
@@ -147,6 +147,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End the connection now, sent or not: this is how an engine learns that nobody waits."""
         self._lost = True
+        if self._head is not None and not self._head.done():
+            self._head.cancel()
         self._transport.abort()
 
     # What the event loop says

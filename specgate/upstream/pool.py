@@ -64,16 +64,15 @@ class PooledUpstream:
     ) -> "PooledResponse":
         upload: asyncio.Task[None] | None = None
         try:
-            if request.rest is None:
-                await connection.ask(request)
-            else:
-                loop = asyncio.get_running_loop()
-                upload = loop.create_task(connection.upload(request), name="upload")
-                await _before(loop.create_task(connection.ask(request), name="ask"), upload)
+            head = connection.ask(request)
+            if request.rest is not None:
+                sending = connection.upload(request)
+                upload = asyncio.get_running_loop().create_task(sending, name="upload")
+                await _either(head, upload)
+            await head
         except BaseException:
             connection.abort()
-            if upload is not None:
-                upload.cancel()
+            _sent(upload)
             raise
         return PooledResponse(self, origin, connection, upload)
 
@@ -190,29 +189,29 @@ class PooledResponse:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        sent = self._upload is None or (self._upload.done() and not self._upload.cancelled())
-        if self._upload is not None:
-            # An answer that came before the whole request: the rest has no reader any more.
-            self._upload.cancel()
-        if connection.reusable and sent:
+        if connection.reusable and _sent(self._upload):
             self._pool.give_back(self._origin, connection)
         else:
             connection.abort()
 
 
-async def _before(asking: asyncio.Task[None], upload: asyncio.Task[None]) -> None:
-    """Wait for the response's head while the body is sent. An engine may answer before it has
-    read all of it; a client that leaves in mid-upload ends both."""
-    try:
-        await asyncio.wait({asking, upload}, return_when=asyncio.FIRST_COMPLETED)
-        if upload.done() and not asking.done():
-            upload.result()
-        await asking
-    finally:
-        asking.cancel()
-        if upload.done() and not upload.cancelled():
-            # Seen here, so that an error of an upload whose answer came first is not reported lost.
-            upload.exception()
+def _sent(upload: asyncio.Task[None] | None) -> bool:
+    """Whether a request was sent whole. One whose answer came first is not: what is left of it has
+    no reader any more, and its sending ends here."""
+    if upload is None:
+        return True
+    if not upload.done():
+        upload.cancel()
+        return False
+    return not upload.cancelled() and upload.exception() is None
+
+
+async def _either(head: asyncio.Future[None], upload: asyncio.Task[None]) -> None:
+    """Wait while a body is sent: an engine may answer before it has read all of it, and a client
+    that leaves in mid-upload ends the exchange."""
+    await asyncio.wait({head, upload}, return_when=asyncio.FIRST_COMPLETED)
+    if upload.done() and not head.done():
+        upload.result()
 
 
 async def _open_socket(host: str, port: int) -> socket.socket:
