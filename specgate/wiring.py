@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import uvicorn
@@ -94,7 +95,7 @@ def build(
         retry_after_s=max(1, round(settings.probe_interval_s)),
         observe=observe,
         clock=time.monotonic,
-        new_id=_new_id,
+        new_id=_ids(),
     )
     reloader = Reloader(gate=gate, settings=settings, load=reload, observe=observe)
 
@@ -244,5 +245,8 @@ def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:
     return tick
 
 
-def _new_id() -> bytes:
-    return os.urandom(12).hex().encode("ascii")
+def _ids() -> Callable[[], bytes]:
+    """Fresh request ids: this process's own random prefix, and a number."""
+    prefix = os.urandom(8).hex().encode("ascii")
+    numbers = count(1)
+    return lambda: b"%b-%x" % (prefix, next(numbers))

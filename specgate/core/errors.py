@@ -16,12 +16,11 @@
 No foreign exception crosses a room: `upstream/` maps its library's to these.
 """
 
-from enum import StrEnum
-
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 
 
-class FailureKind(StrEnum):
+class FailureKind(Label):
     """How a lane failed. A closed set: metric label and log field."""
 
     CONNECT = "connect"

@@ -6,17 +6,17 @@ data path, and reports it once per observer through the `on_error` it is given.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 from specgate.core.errors import FailureKind
 from specgate.core.health import Health, Sign
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 from specgate.core.policy import Reason
 from specgate.core.routes import RouteClass
 
 
-class Phase(StrEnum):
+class Phase(Label):
     """How far a request had come. A closed set: metric label and log field."""
 
     UPLOAD = "upload"
@@ -24,7 +24,7 @@ class Phase(StrEnum):
     STREAM = "stream"
 
 
-class Outcome(StrEnum):
+class Outcome(Label):
     """How a request ended."""
 
     COMPLETED = "completed"

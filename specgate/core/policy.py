@@ -30,15 +30,15 @@ near the crossover these stay within 4 to 7 % of the better lane where a bare co
 """
 
 import math
-from enum import StrEnum
 from typing import NamedTuple
 
 from specgate.core.config import PolicyConfig
 from specgate.core.hysteresis import MOVES, Zone, zone
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 
 
-class Mode(StrEnum):
+class Mode(Label):
     """Who decides the side: the policy, or an operator."""
 
     AUTO = "auto"
@@ -46,7 +46,7 @@ class Mode(StrEnum):
     PLAIN = "plain"
 
 
-class Reason(StrEnum):
+class Reason(Label):
     """Why a request went where it went. A closed set: metric label, header and log field."""
 
     BELOW_THRESHOLD = "below_threshold"
@@ -133,17 +133,20 @@ def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     return _measured_side(config, threshold, now)
 
 
+_REASON_OF = {
+    Zone.LOW: Reason.BELOW_THRESHOLD,
+    Zone.MIDDLE: Reason.IN_BAND,
+    Zone.HIGH: Reason.ABOVE_THRESHOLD,
+}
+
+
 def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tuple[Lane, Reason]:
     entering = now.side is Lane.PLAIN
     count = now.in_flight + (max(1, now.arriving) if entering else now.arriving)
     load = count if config.smoothing_s <= 0.0 else now.smoothed
     edge = threshold * (1.0 - config.band)
     where = zone(load, speculate_below=edge, plain_above=threshold)
-    reason = {
-        Zone.LOW: Reason.BELOW_THRESHOLD,
-        Zone.MIDDLE: Reason.IN_BAND,
-        Zone.HIGH: Reason.ABOVE_THRESHOLD,
-    }[where]
+    reason = _REASON_OF[where]
 
     if where is not Zone.HIGH and count >= config.burst * threshold:
         return Lane.PLAIN, Reason.BURST

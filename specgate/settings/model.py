@@ -145,9 +145,9 @@ class Settings(BaseSettings):
     )
     peek_limit: Annotated[int, number("a whole number of bytes, 0 or more", _whole)] = Field(
         262_144,
-        description="Up to how many bytes a request's body is read ahead and decoded for its number "
-        "of sequences, which 256 KiB, some 60 thousand tokens, allow in a few hundred microseconds. "
-        "A larger body flows through as it comes and counts as one sequence.",
+        description="Up to how many bytes a request's body is read ahead and decoded for its "
+        "number of sequences: 256 KiB are some 60 thousand tokens and take a few hundred "
+        "microseconds. A larger body flows through as it comes and counts as one sequence.",
         json_schema_extra=RESTART,
     )
     upstream: Annotated[Literal["pooled", "httpx"], choice("pooled", "httpx")] = Field(
