@@ -118,12 +118,9 @@ class AsgiDownstream:
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    @property
-    def full(self) -> bool:
-        return bool(self._pending)
-
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes) -> bool:
         self._pending.append(piece)
+        return True
 
     async def drain(self) -> None:
         pending, self._pending = self._pending, []

@@ -68,11 +68,10 @@ async def serve_asgi(
         if message["type"] == "http.response.start":
             await exchange.start(message["status"], b"", list(message.get("headers", [])))
             return
-        if body := message.get("body", b""):
-            exchange.write(body)
+        full = exchange.write(body) if (body := message.get("body", b"")) else False
         if not message.get("more_body", False):
             await exchange.finish([])
-        elif exchange.full:
+        elif full:
             await exchange.drain()
 
     await app(scope, receive, send)

@@ -26,12 +26,10 @@ _PHRASES = {status.value: status.phrase.encode("ascii") for status in HTTPStatus
 class Wire(Protocol):
     """What an exchange needs of its connection."""
 
-    @property
-    def blocked(self) -> bool:
-        """The client does not read: the write buffer is over its high-water mark."""
-        ...
-
-    def send(self, data: bytes) -> None: ...
+    blocked: bool
+    """The client does not read: the write buffer is over its high-water mark."""
+    send: Callable[[bytes], None]
+    """Write to the client; harmless once it is gone."""
 
     async def writable(self) -> None:
         """Returns when the write buffer is low again, or the connection is gone."""
@@ -163,16 +161,14 @@ class Exchange:
         lines.append(b"\r\n")
         self._wire.send(b"".join(lines))
 
-    @property
-    def full(self) -> bool:
-        return self._wire.blocked
-
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes) -> bool:
+        wire = self._wire
         if self._chunked:
             # One write a piece: the head, the bytes and the end of a chunk leave together.
-            self._wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
         elif not self._bodiless:
-            self._wire.send(piece)
+            wire.send(piece)
+        return wire.blocked
 
     async def drain(self) -> None:
         await self._wire.writable()

@@ -13,6 +13,7 @@ import logging
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import httptools
@@ -81,11 +82,14 @@ class GateProtocol(asyncio.Protocol):
         self._lost = False
         self._reading = True
         self._drained: asyncio.Future[None] | None = None
+        self.blocked = False
+        self.send: Callable[[bytes], None] = _nowhere
 
     # What the event loop says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.send = self._transport.write
         self._server.connections.add(self)
         self._deadline.within(self._limits.idle_s, "idle")
 
@@ -109,16 +113,19 @@ class GateProtocol(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
+        self.send = _nowhere
         self._server.connections.discard(self)
         self._deadline.cancel()
         self.resume_writing()
         self._leave()
 
     def pause_writing(self) -> None:
+        self.blocked = True
         if self._drained is None:
             self._drained = self._loop.create_future()
 
     def resume_writing(self) -> None:
+        self.blocked = False
         if self._drained is not None:
             if not self._drained.done():
                 self._drained.set_result(None)
@@ -207,14 +214,6 @@ class GateProtocol(asyncio.Protocol):
                 self._after(exchange)
 
     # What an exchange asks of its wire
-
-    @property
-    def blocked(self) -> bool:
-        return self._drained is not None
-
-    def send(self, data: bytes) -> None:
-        if not self._lost:
-            self._transport.write(data)
 
     async def writable(self) -> None:
         if self._drained is not None:
@@ -403,6 +402,10 @@ class GateProtocol(asyncio.Protocol):
         self._parser.feed_data(framing_again(exchange))
         if rest:
             self.data_received(rest)
+
+
+def _nowhere(data: bytes) -> None:
+    """What is sent to a client that is gone."""
 
 
 def _head_too_large() -> RequestRefused:

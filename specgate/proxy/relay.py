@@ -36,8 +36,6 @@ async def relay(
     sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
     await response.deliver(sink, config.timeouts.idle_s)
     await down.finish(response.trailers)
-    if down.full:
-        await sink.drain()
 
 
 def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
@@ -71,14 +69,11 @@ class _Patient:
         # Without a tap a piece goes straight through, one call a piece.
         self.write = down.write if tap is None else self._write_and_tap
 
-    @property
-    def full(self) -> bool:
-        return self._down.full
-
-    def _write_and_tap(self, piece: bytes) -> None:
-        self._down.write(piece)
+    def _write_and_tap(self, piece: bytes) -> bool:
+        full = self._down.write(piece)
         assert self._tap is not None
         self._tap.feed(piece, self._clock())
+        return full
 
     async def drain(self) -> None:
         await within(self._send_s, self._down.drain(), self._stalled)

@@ -87,13 +87,10 @@ class Request(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where a response's body goes. `write` never waits; when it makes the sink `full`, no more is
-    read from the lane until `drain` returns."""
+    """Where a response's body goes. `write` never waits; it returns whether the sink is full, and
+    from then on no more is read from the lane until `drain` returns."""
 
-    @property
-    def full(self) -> bool: ...
-
-    def write(self, piece: bytes) -> None: ...
+    def write(self, piece: bytes) -> bool: ...
 
     async def drain(self) -> None: ...
 

@@ -64,7 +64,8 @@ class Connection(asyncio.Protocol):
         self._early: list[bytes] = []
         self._early_bytes = 0
         self._reading = True
-        self._sink: Sink | None = None
+        self._write: Callable[[bytes], bool] | None = None
+        self._full = False
         self._wake: asyncio.Future[None] | None = None
         self._progress = 0
         self._ended = False
@@ -103,16 +104,18 @@ class Connection(asyncio.Protocol):
         """Push the body into `sink` until its end. Raises StreamBroken, and what the sink's
         `drain` raises."""
         for piece in self._early:
-            sink.write(piece)
+            self._full = sink.write(piece)
         self._early.clear()
-        self._sink = sink
-        if not sink.full:
+        self._write = sink.write
+        if not self._full:
             self._resume()
         while True:
-            if sink.full:
+            if self._full:
                 self._pause()
+                self._full = False
                 await sink.drain()
-                self._resume()
+                if not self._full:
+                    self._resume()
                 continue
             if self._error is not None:
                 raise self._error
@@ -256,15 +259,15 @@ class Connection(asyncio.Protocol):
         if self._ended:
             self._unusable = True
             return
-        sink = self._sink
-        if sink is None:
+        write = self._write
+        if write is None:
             self._early.append(piece)
             self._early_bytes += len(piece)
             if self._early_bytes > EARLY_LIMIT:
                 self._pause()
             return
-        sink.write(piece)
-        if sink.full:
+        if write(piece):
+            self._full = True
             self._wake_up()
 
     def on_message_complete(self) -> None:

@@ -84,8 +84,7 @@ class HttpxResponse:
         try:
             async with aclosing(_pieces(stream)) as pieces:
                 while (piece := await self._next(pieces, idle_s)) is not None:
-                    sink.write(piece)
-                    if sink.full:
+                    if sink.write(piece):
                         await sink.drain()
         except httpx2.TransportError as error:
             raise StreamBroken(_said(error), lane=self.lane) from error

@@ -41,8 +41,7 @@ class ScriptedResponse:
 
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         for piece in self.pieces:
-            sink.write(piece)
-            if sink.full:
+            if sink.write(piece):
                 await sink.drain()
             await asyncio.sleep(0)
         if self.fault:
@@ -96,7 +95,6 @@ class ScriptedDownstream:
         self.headers: Pairs = []
         self.values: Mapping[bytes, bytes] = {}
         self.length: int | None = len(chat())
-        self.full = False
         self.left = asyncio.Event()
         self.sent: list[bytes] = []
         self._watcher: asyncio.Task[None] | None = None
@@ -123,8 +121,9 @@ class ScriptedDownstream:
         await self._starting()
         self.status = status
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes) -> bool:
         self.sent.append(piece)
+        return False
 
     async def drain(self) -> None:
         return
