@@ -3,11 +3,14 @@
 import asyncio
 import os
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -23,11 +26,15 @@ from specgate.core.lanes import Lane
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.app import ProxyApp
 from specgate.proxy.forward import Forwarder
-from specgate.settings import Loaded, Settings, load
+from specgate.proxy.limits import Limits
+from specgate.proxy.protocol import GateProtocol, ServerState
+from specgate.settings import Loaded, Settings, SettingsError, env_name, load
+from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.logs import Logs, listener_failed
 from specgate.telemetry.metrics import Metrics
-from specgate.upstream.base import Origin
+from specgate.upstream.base import Origin, Upstream
 from specgate.upstream.httpx import HttpxUpstream
+from specgate.upstream.pool import PooledUpstream
 
 TICK_S = 0.25
 """How often the policy is applied between requests: well below any sensible smoothing."""
@@ -46,6 +53,7 @@ class Service:
 
     app: FastAPI
     gate: Gate
+    forwarder: Forwarder
     reloader: Reloader
     settings: Settings
 
@@ -55,9 +63,10 @@ def build(
     *,
     reload: Callable[[], Loaded] = load,
     observers: tuple[Observer, ...] = (),
+    lines: LineWriter | None = None,
 ) -> Service:
-    """Join the rooms. `observers` listen besides metrics and logs."""
-    listeners: list[Observer] = [Logs(), *observers]
+    """Join the rooms. `observers` listen besides metrics and logs; `lines`: see `Logs`."""
+    listeners: list[Observer] = [Logs(lines), *observers]
     observe = broadcast(listeners, listener_failed)
     origins = {
         Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url),
@@ -72,7 +81,12 @@ def build(
     )
     metrics = Metrics(view=gate.view, version=__version__)
     listeners.append(metrics)
-    upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s)
+    tls = tls_context(settings)
+    upstream: Upstream
+    if settings.upstream == "httpx":
+        upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
+    else:
+        upstream = PooledUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
     forwarder = Forwarder(
         gate=gate,
         upstream=upstream,
@@ -81,13 +95,13 @@ def build(
         retry_after_s=max(1, round(settings.probe_interval_s)),
         observe=observe,
         clock=time.monotonic,
-        new_id=_new_id,
+        new_id=_ids(),
     )
     reloader = Reloader(gate=gate, settings=settings, load=reload, observe=observe)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with probe_client() as client:
+        async with probe_client(tls) as client:
             prober = Prober(gate=gate, client=client, observe=observe, clock=time.monotonic)
             loops = [
                 Loop(
@@ -114,7 +128,7 @@ def build(
         admin_token=None if token is None else token.get_secret_value(),
         lifespan=lifespan,
     )
-    return Service(app=app, gate=gate, reloader=reloader, settings=settings)
+    return Service(app=app, gate=gate, forwarder=forwarder, reloader=reloader, settings=settings)
 
 
 def uvicorn_config(service: Service) -> uvicorn.Config:
@@ -124,7 +138,7 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         service.app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=_protocol(service),  # type: ignore[arg-type] # a class to uvicorn; we bind more to it
         ws="none",
         lifespan="on",
         log_config=None,
@@ -136,6 +150,56 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE_S,
         backlog=4096,
     )
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """For https lanes, None if there are none. Raises SettingsError for files that do not do."""
+    if not any(url.startswith("https:") for url in (settings.spec_url, settings.plain_url)):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.upstream_ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise _bad_file("upstream_ca_file", settings.upstream_ca_file, error) from error
+    if settings.upstream_cert_file is not None:
+        try:
+            context.load_cert_chain(settings.upstream_cert_file, settings.upstream_key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise _bad_file("upstream_cert_file", settings.upstream_cert_file, error) from error
+    return context
+
+
+def _bad_file(name: str, path: str | None, error: Exception) -> SettingsError:
+    what = getattr(error, "strerror", None) or str(error)
+    return SettingsError([f"{env_name(name)}={path!r}: {what}"])
+
+
+def _protocol(service: Service) -> Callable[..., GateProtocol]:
+    """What uvicorn makes for each connection."""
+    settings = service.settings
+    limits = Limits(
+        body_bytes=settings.body_limit,
+        head_s=settings.head_timeout_s,
+        body_s=settings.body_timeout_s,
+        idle_s=KEEP_ALIVE_S,
+        flush_s=settings.send_timeout_s,
+    )
+
+    def make(
+        *,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: object = None,
+    ) -> GateProtocol:
+        return GateProtocol(
+            app=config.loaded_app,
+            forwarder=service.forwarder,
+            limits=limits,
+            server_state=server_state,
+            state=app_state,
+        )
+
+    return make
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -164,15 +228,14 @@ async def serving(service: Service, listener: socket.socket) -> AsyncIterator[No
     # Whoever leaves the block is done with the gate: what is still open then is cut.
     config.timeout_graceful_shutdown = 1
     server = EmbeddedServer(config)
-    async with asyncio.TaskGroup() as group:
-        served = group.create_task(server.serve(sockets=[listener]))
-        try:
-            await server.accepting.wait()
-            yield
-        finally:
-            server.should_exit = True
-            # Here and not in the group, which would cancel it if the block raised.
-            await asyncio.wait([served])
+    # A task of this scope and no group's, which would wrap what the block raises.
+    served = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+    try:
+        await server.accepting.wait()
+        yield
+    finally:
+        server.should_exit = True
+        await served
 
 
 def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:
@@ -182,5 +245,8 @@ def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:
     return tick
 
 
-def _new_id() -> bytes:
-    return os.urandom(12).hex().encode("ascii")
+def _ids() -> Callable[[], bytes]:
+    """Fresh request ids: this process's own random prefix, and a number."""
+    prefix = os.urandom(8).hex().encode("ascii")
+    numbers = count(1)
+    return lambda: b"%b-%x" % (prefix, next(numbers))

@@ -64,6 +64,8 @@ def build_app(
     app.include_router(_changing(gate, reloader, observe, TokenGuard(admin_token)))
     _add_docs(app)
     app.mount("/", proxy)
+    # What the mount's pattern does not match, such as a line break in a path, is the engines' too.
+    app.router.default = proxy
     return app
 
 

@@ -29,7 +29,7 @@ def serve() -> None:
     as_json = settings.log_format == "json" or (
         settings.log_format == "auto" and not sys.stderr.isatty()
     )
-    set_up(level=settings.log_level, as_json=as_json)
+    lines = set_up(level=settings.log_level, as_json=as_json)
     log = structlog.stdlib.get_logger("specgate")
     for warning in loaded.warnings:
         log.warning("settings", message=warning)
@@ -43,5 +43,5 @@ def serve() -> None:
     from specgate.server import serve as run
     from specgate.wiring import build
 
-    if not run(build(settings)):
+    if not run(build(settings, lines=lines if as_json else None)):
         sys.exit(1)

@@ -54,6 +54,7 @@ class Gate:
             lane: _LaneState(origin=origin, health=LaneHealth(since=now))
             for lane, origin in origins.items()
         }
+        self._usable = _usable(self._lanes)
         # The side that an idle gate starts on is a choice, not a switch.
         self._side = Lane.PLAIN
         first = self._decision(arriving=0, now=now)
@@ -69,19 +70,19 @@ class Gate:
         if not route.is_generation:
             return Admission(self, self._unloaded(avoid), entry=None)
         now = self._clock()
-        self._load.observe(self._ledger.counts().total, now)
+        self._catch_up(now)
         decision = self._decision(arriving=sequences, now=now)
         self._settle(decision, now)
         if avoid is not None:
-            decision = replace(decision, lane=avoid.other, reason=Reason.REROUTED)
+            decision = decision._replace(lane=avoid.other, reason=Reason.REROUTED)
         entry = self._ledger.enter(decision.lane, sequences, now)
-        self._load.observe(self._ledger.counts().total, now)
+        self._catch_up(now)
         return Admission(self, decision, entry=entry)
 
     def leave(self, entry: Entry) -> None:
         """Take an entry out of the ledger; once, whatever is called how often."""
         if self._ledger.leave(entry):
-            self._load.observe(self._ledger.counts().total, self._clock())
+            self._catch_up(self._clock())
 
     def origin(self, lane: Lane) -> Origin:
         return self._lanes[lane].origin
@@ -91,18 +92,18 @@ class Gate:
     def tick(self) -> None:
         """Apply the policy between requests, so that the side does not wait for the next one."""
         now = self._clock()
-        self._load.observe(self._ledger.counts().total, now)
+        self._catch_up(now)
         self._settle(self._decision(arriving=0, now=now), now)
 
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
         """A sign of a lane's health. Ignored if it is of a URL that the lane has left."""
         lane = self._lanes[origin.lane]
-        if lane.origin != origin:
+        if lane.origin is not origin and lane.origin != origin:
             return
         after = step(lane.health, sign, self._clock())
-        if after == lane.health:
+        if after is lane.health:
             return
-        self._lanes[origin.lane] = replace(lane, health=after)
+        self._set_lane(replace(lane, health=after))
         if after.state is not lane.health.state:
             self._observe(
                 HealthChanged(lane=origin.lane, was=lane.health.state, now=after.state, why=why)
@@ -112,7 +113,7 @@ class Gate:
         """The prober found out what a lane runs."""
         lane = self._lanes[origin.lane]
         if lane.origin == origin:
-            self._lanes[origin.lane] = replace(lane, engine=engine)
+            self._set_lane(replace(lane, engine=engine))
 
     # What operators change
 
@@ -130,7 +131,7 @@ class Gate:
         """A lane's new URL: for new requests; those in flight end where they are."""
         if self._lanes[origin.lane].origin != origin:
             health = LaneHealth(since=self._clock())
-            self._lanes[origin.lane] = _LaneState(origin=origin, health=health)
+            self._set_lane(_LaneState(origin=origin, health=health))
 
     # What everybody may see
 
@@ -159,16 +160,26 @@ class Gate:
         """Whether some lane is known to serve."""
         return any(lane.health.state is Health.HEALTHY for lane in self._lanes.values())
 
+    def _set_lane(self, state: _LaneState) -> None:
+        self._lanes[state.origin.lane] = state
+        self._usable = _usable(self._lanes)
+
+    def _catch_up(self, now: float) -> None:
+        """Take the ledger's total into the load; with a shared ledger others may have moved it."""
+        total = self._ledger.total
+        if total != self._load.count:
+            self._load.observe(total, now)
+
     def _decision(self, *, arriving: int, now: float) -> Decision:
         switched_at = self._switched_at
         situation = Situation(
             mode=self._mode,
             side=self._side,
             since_switch_s=float("inf") if switched_at is None else now - switched_at,
-            count=self._load.count,
+            in_flight=self._load.count,
             arriving=arriving,
             smoothed=self._load.read(now),
-            usable=frozenset(lane for lane, state in self._lanes.items() if state.health.usable),
+            usable=self._usable,
         )
         return decide(self._policy, situation)
 
@@ -199,6 +210,10 @@ class Gate:
         if avoid is not None:
             return Decision(lane=avoid.other, reason=Reason.REROUTED, side=self._side)
         return Decision(lane=lane, reason=Reason.NOT_GENERATION, side=self._side)
+
+
+def _usable(lanes: dict[Lane, _LaneState]) -> frozenset[Lane]:
+    return frozenset(lane for lane, state in lanes.items() if state.health.usable)
 
 
 class Admission:

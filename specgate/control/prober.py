@@ -7,6 +7,7 @@ never asked: it generates a token, takes a second when idle, and fails when the 
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 
 import httpx2
@@ -94,12 +95,13 @@ def _verdict(status: int, path: str) -> tuple[Sign, str]:
     return sign, f"{path} answered {status}"
 
 
-def probe_client() -> httpx2.AsyncClient:
+def probe_client(tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
     """The client for probes: no proxies from the environment, no redirects, one time-out. Each
     probe on a connection of its own: a lane must accept one, and an idle one that its engine
     closes as the next probe begins would look like a lane that breaks off."""
     return httpx2.AsyncClient(
         trust_env=False,
+        verify=tls if tls is not None else False,
         timeout=PROBE_TIMEOUT_S,
         follow_redirects=False,
         limits=httpx2.Limits(max_keepalive_connections=0),

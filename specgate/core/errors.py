@@ -2,6 +2,7 @@
 
     Fault                       abstract
     ├── ClientFault             the client's: 4xx
+    │   ├── RequestRefused      its request is none that can be carried
     │   ├── ClientGone          it left; nobody is there to be answered
     │   └── ClientStalled       it stopped reading for longer than it may
     ├── LaneFault               the engine's: 502 or 504
@@ -15,12 +16,11 @@
 No foreign exception crosses a room: `upstream/` maps its library's to these.
 """
 
-from enum import StrEnum
-
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 
 
-class FailureKind(StrEnum):
+class FailureKind(Label):
     """How a lane failed. A closed set: metric label and log field."""
 
     CONNECT = "connect"
@@ -42,6 +42,15 @@ class ClientFault(Fault):
 
     status = 400
     code = "bad_request"
+
+
+class RequestRefused(ClientFault):
+    """Not HTTP, too large, too slow, or of a kind that the gate does not carry."""
+
+    def __init__(self, status: int, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
 
 
 class ClientGone(ClientFault):

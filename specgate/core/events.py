@@ -6,16 +6,17 @@ data path, and reports it once per observer through the `on_error` it is given.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import NamedTuple
 
 from specgate.core.errors import FailureKind
 from specgate.core.health import Health, Sign
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 from specgate.core.policy import Reason
 from specgate.core.routes import RouteClass
 
 
-class Phase(StrEnum):
+class Phase(Label):
     """How far a request had come. A closed set: metric label and log field."""
 
     UPLOAD = "upload"
@@ -23,7 +24,7 @@ class Phase(StrEnum):
     STREAM = "stream"
 
 
-class Outcome(StrEnum):
+class Outcome(Label):
     """How a request ended."""
 
     COMPLETED = "completed"
@@ -34,9 +35,11 @@ class Outcome(StrEnum):
     GATE_ERROR = "gate_error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestEnded:
+class RequestEnded(NamedTuple):
     """One request, from its head's arrival to its last byte or its end otherwise.
+
+    A named tuple and not a dataclass, since one is made for each request: frozen dataclasses set
+    field by field through `object.__setattr__`, at several times the cost.
 
     lane, reason: None when it ended before a decision. status: as sent to the client; None when
     nothing was. ttft_s: from arrival to the first output on a stream, None where that has no

@@ -5,7 +5,8 @@ Source: RFC 9110 §7.6.1 (Connection and the fields it names), §6.5 (trailers),
 """
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -45,15 +46,22 @@ def named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
     return names
 
 
-def end_to_end(pairs: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    """The pairs that go through: neither hop-by-hop, nor named by Connection, nor ours."""
-    pairs = list(pairs)
-    dropped = HOP_BY_HOP | named_by_connection(pairs)
+def _through(pairs: Pairs) -> list[tuple[bytes, bytes, bytes]]:
+    """The pairs that go through, each with its lower-case name first."""
+    lowered = [name.lower() for name, _ in pairs]
+    dropped: Set[bytes] = HOP_BY_HOP
+    if b"connection" in lowered:
+        dropped = HOP_BY_HOP | named_by_connection(pairs)
     return [
-        (name, value)
-        for name, value in pairs
-        if (lower := name.lower()) not in dropped and not lower.startswith(OWN_PREFIX)
+        (lower, name, value)
+        for lower, (name, value) in zip(lowered, pairs, strict=True)
+        if lower not in dropped and not lower.startswith(OWN_PREFIX)
     ]
+
+
+def end_to_end(pairs: Pairs) -> Pairs:
+    """The pairs that go through: neither hop-by-hop, nor named by Connection, nor ours."""
+    return [(name, value) for _, name, value in _through(pairs)]
 
 
 def value_of(pairs: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
@@ -64,59 +72,101 @@ def value_of(pairs: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     return None
 
 
-def request_id(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The client's own X-Request-Id, if it is one that may be repeated in headers and logs."""
-    value = value_of(pairs, b"x-request-id")
+def first_values(pairs: Pairs) -> dict[bytes, bytes]:
+    """The first value of each field, by its lower-case name."""
+    values: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        values.setdefault(name.lower(), value)
+    return values
+
+
+def usable_id(value: bytes | None) -> bytes | None:
+    """A client's own X-Request-Id, if it is one that may be repeated in headers and logs."""
     if value and len(value) <= _ID_MAX and _ID_CHARS.issuperset(value):
         return value
     return None
 
 
-def to_lane(pairs: Pairs, *, method: bytes, authority: bytes, request_id: bytes) -> Pairs:
-    """The request headers for a lane.
+def body_length(values: Mapping[bytes, bytes]) -> int | None:
+    """Bytes of a request's body by its head: 0 for none, None where only its end will tell."""
+    if b"transfer-encoding" in values:
+        return None
+    length = values.get(b"content-length")
+    return int(length) if length is not None else 0
 
-    Host becomes the lane's authority. Expect was answered by the gate. A chunked body stays
-    chunked; a body-less POST, PUT or PATCH says so with a length of 0.
+
+def to_lane(
+    pairs: Pairs, *, method: bytes, authority: bytes, request_id: bytes, chunked: bool
+) -> Pairs:
+    """The request headers for a lane, in the client's order and spelling.
+
+    Host becomes the lane's authority and an unusable request id a fresh one, where they stood.
+    Expect was answered by the gate. A chunked body stays chunked; a POST, PUT or PATCH without a
+    body says so with a length of 0.
     """
-    sent = [(b"host", authority)]
-    for name, value in end_to_end(pairs):
-        lower = name.lower()
-        if lower in (b"host", b"expect", b"x-request-id"):
-            continue
-        sent.append((name, value))
-    sent.append((b"x-request-id", request_id))
-    if value_of(pairs, b"transfer-encoding") is not None:
-        sent = [pair for pair in sent if pair[0].lower() != b"content-length"]
+    sent: Pairs = []
+    has_host = has_id = has_length = False
+    for lower, name, value in _through(pairs):
+        if lower == b"host":
+            if not has_host:
+                sent.append((name, authority))
+            has_host = True
+        elif lower == b"x-request-id":
+            if not has_id:
+                sent.append((name, request_id))
+            has_id = True
+        elif lower == b"content-length":
+            if not chunked:
+                sent.append((name, value))
+            has_length = True
+        elif lower != b"expect":
+            sent.append((name, value))
+    if not has_host:
+        sent.insert(0, (b"host", authority))
+    if not has_id:
+        sent.append((b"x-request-id", request_id))
+    if chunked:
         sent.append((b"transfer-encoding", b"chunked"))
-    elif value_of(pairs, b"content-length") is None and method in (b"POST", b"PUT", b"PATCH"):
+    elif not has_length and method in (b"POST", b"PUT", b"PATCH"):
         sent.append((b"content-length", b"0"))
     return sent
 
 
+class ClientHead(NamedTuple):
+    """A response's headers for the client, and what in them says how its body reads."""
+
+    pairs: Pairs
+    content_type: bytes | None
+    encoded: bool
+
+
 def to_client(
     pairs: Pairs, *, request_id: bytes, accel_buffering: bool, own: Iterable[tuple[bytes, bytes]]
-) -> Pairs:
+) -> ClientHead:
     """The response headers for the client: the engine's, and the documented few of ours.
 
     accel_buffering: tell a buffering proxy in front (nginx) to pass an event stream on as it
     comes, unless the engine itself said something about it.
     """
-    sent = end_to_end(pairs)
-    if value_of(sent, b"x-request-id") is None:
+    sent: Pairs = []
+    content_type: bytes | None = None
+    encoded = has_id = has_accel = False
+    for lower, name, value in _through(pairs):
+        sent.append((name, value))
+        if lower == b"content-type":
+            content_type = value if content_type is None else content_type
+        elif lower == b"content-encoding":
+            encoded = True
+        elif lower == b"x-request-id":
+            has_id = True
+        elif lower == b"x-accel-buffering":
+            has_accel = True
+    if not has_id:
         sent.append((b"x-request-id", request_id))
-    if (
-        accel_buffering
-        and is_event_stream(value_of(sent, b"content-type"))
-        and value_of(sent, b"x-accel-buffering") is None
-    ):
+    if accel_buffering and not has_accel and media_type(content_type) == b"text/event-stream":
         sent.append((b"x-accel-buffering", b"no"))
     sent.extend(own)
-    return sent
-
-
-def is_event_stream(content_type: bytes | None) -> bool:
-    """Whether a content type is Server-Sent Events, whatever its parameters and case."""
-    return media_type(content_type) == b"text/event-stream"
+    return ClientHead(sent, content_type, encoded)
 
 
 def media_type(content_type: bytes | None) -> bytes:

@@ -6,13 +6,14 @@ well, and under load both lanes are slow, so ejecting on time-outs would take do
 """
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
+
+from specgate.core.label import Label
 
 EJECT_AFTER = 2
 """Definite failures in a row that eject a healthy lane: one may be a restart's last gasp."""
 
 
-class Health(StrEnum):
+class Health(Label):
     """A lane's state. A PROBING lane is used: what it can do is found out by asking it."""
 
     PROBING = "probing"
@@ -20,7 +21,7 @@ class Health(StrEnum):
     EJECTED = "ejected"
 
 
-class Sign(StrEnum):
+class Sign(Label):
     """What was seen of a lane: READY, NOT_READY and SLOW by a probe, SERVED by traffic,
     UNREACHED (no connection) by either."""
 

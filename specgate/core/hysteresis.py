@@ -5,12 +5,11 @@ The side moves as the table says; an absent pair is an error. The table knows no
 dwell is the caller's, and it can only hold back the one move that enters the spec side.
 """
 
-from enum import StrEnum
-
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 
 
-class Zone(StrEnum):
+class Zone(Label):
     """Where a load lies: below the band, in it, or at the threshold and above."""
 
     LOW = "low"

@@ -1,9 +1,9 @@
 """The two ways to serve a request."""
 
-from enum import StrEnum
+from specgate.core.label import Label
 
 
-class Lane(StrEnum):
+class Lane(Label):
     """A lane is one URL: an engine that drafts and verifies, or one that does not."""
 
     SPEC = "spec"

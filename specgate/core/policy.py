@@ -30,15 +30,15 @@ near the crossover these stay within 4 to 7 % of the better lane where a bare co
 """
 
 import math
-from dataclasses import dataclass
-from enum import StrEnum
+from typing import NamedTuple
 
 from specgate.core.config import PolicyConfig
 from specgate.core.hysteresis import MOVES, Zone, zone
+from specgate.core.label import Label
 from specgate.core.lanes import Lane
 
 
-class Mode(StrEnum):
+class Mode(Label):
     """Who decides the side: the policy, or an operator."""
 
     AUTO = "auto"
@@ -46,7 +46,7 @@ class Mode(StrEnum):
     PLAIN = "plain"
 
 
-class Reason(StrEnum):
+class Reason(Label):
     """Why a request went where it went. A closed set: metric label, header and log field."""
 
     BELOW_THRESHOLD = "below_threshold"
@@ -85,26 +85,24 @@ MEANINGS: dict[Reason, str] = {
 """What each says, for people; `docs/reference/reasons.md` prints it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(NamedTuple):
     """What the policy looks at.
 
     side: the side so far; since_switch_s: seconds since the last switch (infinity: none yet).
-    count: sequences in flight without the arriving ones; arriving: those, 0 on a tick.
+    in_flight: sequences, without the arriving ones; arriving: those, 0 on a tick.
     smoothed: the smoothed load now. usable: the lanes that are not ejected.
     """
 
     mode: Mode
     side: Lane
     since_switch_s: float
-    count: int
+    in_flight: int
     arriving: int
     smoothed: float
     usable: frozenset[Lane]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """A lane and why; `side` is the policy's own choice, before health."""
 
     lane: Lane
@@ -135,17 +133,20 @@ def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     return _measured_side(config, threshold, now)
 
 
+_REASON_OF = {
+    Zone.LOW: Reason.BELOW_THRESHOLD,
+    Zone.MIDDLE: Reason.IN_BAND,
+    Zone.HIGH: Reason.ABOVE_THRESHOLD,
+}
+
+
 def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tuple[Lane, Reason]:
     entering = now.side is Lane.PLAIN
-    count = now.count + (max(1, now.arriving) if entering else now.arriving)
+    count = now.in_flight + (max(1, now.arriving) if entering else now.arriving)
     load = count if config.smoothing_s <= 0.0 else now.smoothed
     edge = threshold * (1.0 - config.band)
     where = zone(load, speculate_below=edge, plain_above=threshold)
-    reason = {
-        Zone.LOW: Reason.BELOW_THRESHOLD,
-        Zone.MIDDLE: Reason.IN_BAND,
-        Zone.HIGH: Reason.ABOVE_THRESHOLD,
-    }[where]
+    reason = _REASON_OF[where]
 
     if where is not Zone.HIGH and count >= config.burst * threshold:
         return Lane.PLAIN, Reason.BURST

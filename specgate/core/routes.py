@@ -1,9 +1,9 @@
 """What kind of call a request is, from the gate's point of view."""
 
-from enum import StrEnum
+from specgate.core.label import Label
 
 
-class RouteClass(StrEnum):
+class RouteClass(Label):
     """A closed set, so that it can be a metric's label.
 
     Only the generation classes decode tokens; only they are load and enter the ledger.

@@ -6,13 +6,17 @@ and Anthropic's public APIs; SGLang's /generate; Ollama's NDJSON.
 """
 
 import json
+import re
 from typing import Any, Protocol
 
 from specgate.core.headers import media_type
 from specgate.core.sse import EventDecoder
 
-_COUNT_MARKS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"')
-_BODY_TAIL = 64 * 1024
+TAIL = 16 * 1024
+"""Bytes of a response's end that are kept: the count stands in its last event or object."""
+
+_COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"')
+_COUNT = re.compile(rb"\s*:\s*(\d{1,12})(?=\s*[,}])")
 
 
 class Tap(Protocol):
@@ -38,72 +42,107 @@ def tap_for(content_type: bytes | None) -> Tap:
 
 
 class StreamTap:
-    """Server-Sent Events. The first output is the first event that carries any, not the role."""
+    """Server-Sent Events. The first output is the first event that carries any, not the role.
 
-    __slots__ = ("_counted", "_decoder", "first_output_at")
+    Until then events are decoded; from then on only the stream's last bytes are kept, and the count
+    is looked for in them at the end: a stream costs no decoding a chunk.
+    """
+
+    __slots__ = ("_decoder", "_tail", "first_output_at")
 
     def __init__(self) -> None:
         self._decoder = EventDecoder()
-        self._counted: bytes | None = None
+        self._tail = _Tail()
         self.first_output_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
-        for data in self._decoder.feed(chunk):
-            if self.first_output_at is None and carries_output(data):
-                self.first_output_at = now
-            if any(mark in data for mark in _COUNT_MARKS):
-                # Kept as bytes and read once, at the end: some engines repeat it in every event.
-                self._counted = data
+        self._tail.add(chunk)
+        if self.first_output_at is None:
+            for data in self._decoder.feed(chunk):
+                if carries_output(data):
+                    self.first_output_at = now
+                    break
 
     def output_tokens(self) -> int | None:
-        return None if self._counted is None else count_in(_loaded(self._counted))
+        return last_count(self._tail.bytes())
 
 
 class LinesTap:
     """Newline-delimited JSON, as Ollama's API streams it; the count is in the last line."""
 
-    __slots__ = ("_rest", "first_output_at")
+    __slots__ = ("_tail", "first_output_at")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._tail = _Tail()
         self.first_output_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
         if self.first_output_at is None and chunk.strip():
             self.first_output_at = now
-        self._rest = (self._rest + chunk)[-_BODY_TAIL:]
+        self._tail.add(chunk)
 
     def output_tokens(self) -> int | None:
-        lines = self._rest.strip().rsplit(b"\n", 1)
-        return count_in(_loaded(lines[-1]))
+        return last_count(self._tail.bytes())
 
 
 class BodyTap:
-    """A whole JSON body: no first output; the count is looked for in the body's tail."""
+    """A whole JSON body: no first output; the count stands near its end."""
 
     __slots__ = ("_tail", "first_output_at")
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._tail = _Tail()
         self.first_output_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
-        self._tail = (self._tail + chunk)[-_BODY_TAIL:]
+        self._tail.add(chunk)
 
     def output_tokens(self) -> int | None:
-        """Of the whole body where it fits; else of the `usage` object in its tail."""
-        if (whole := _loaded(self._tail)) is not None:
-            return count_in(whole)
-        # Inside a JSON string the quotes would be escaped, so this only finds the real key.
-        at = self._tail.rfind(b'"usage":')
-        if at < 0:
-            return None
-        text = self._tail[at + len(b'"usage":') :].decode("utf-8", "replace").lstrip()
-        try:
-            usage, _ = json.JSONDecoder().raw_decode(text)
-        except (ValueError, RecursionError):
-            return None
-        return count_in({"usage": usage})
+        tail = self._tail.bytes()
+        if tail.startswith(b"["):
+            # A batch of /generate: each reply has its own.
+            counts = [count for reply in _listed(tail) if (count := last_count(reply)) is not None]
+            return sum(counts) if counts else None
+        return last_count(tail)
+
+
+class _Tail:
+    """The last TAIL bytes of what passed, at least; joined seldom."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > 2 * TAIL:
+            self._pieces = [b"".join(self._pieces)[-TAIL:]]
+            self._size = TAIL
+
+    def bytes(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+def last_count(text: bytes) -> int | None:
+    """The last token count in a reply's or a stream's last bytes, None if there is none.
+
+    Found by its key: within a JSON string the key's quotes would be escaped, so that text about
+    token counts is never taken for one.
+    """
+    for key in _COUNT_KEYS:
+        at = text.rfind(key)
+        if at >= 0 and (found := _COUNT.match(text, at + len(key))):
+            return int(found[1])
+    return None
+
+
+def _listed(body: bytes) -> list[bytes]:
+    """The items of a JSON list, each as JSON again; none if it is not a whole list."""
+    items = _loaded(body)
+    return [json.dumps(item).encode() for item in items] if isinstance(items, list) else []
 
 
 def carries_output(data: bytes) -> bool:
@@ -140,29 +179,6 @@ def _choice_carries(choice: Any) -> bool:
     return isinstance(delta, dict) and any(
         value for name, value in delta.items() if name not in ("role", "refusal")
     )
-
-
-def count_in(reply: Any) -> int | None:
-    """The output tokens that a reply or event states, None if it states none."""
-    if isinstance(reply, list):
-        counts = [count for item in reply if (count := count_in(item)) is not None]
-        return sum(counts) if counts else None
-    if not isinstance(reply, dict):
-        return None
-    response = reply.get("response")
-    for place in (
-        reply.get("usage"),
-        reply.get("meta_info"),
-        response.get("usage") if isinstance(response, dict) else None,
-        reply,
-    ):
-        if not isinstance(place, dict):
-            continue
-        for name in ("completion_tokens", "output_tokens", "eval_count"):
-            count = place.get(name)
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-                return count
-    return None
 
 
 def _loaded(data: bytes) -> Any:

@@ -1,10 +1,11 @@
 """What the gate asks an engine about itself, and how the answers read."""
 
-from enum import StrEnum
 from typing import Any
 
+from specgate.core.label import Label
 
-class Engine(StrEnum):
+
+class Engine(Label):
     """The server software in a lane, as far as it is known."""
 
     SGLANG = "sglang"

@@ -32,6 +32,11 @@ class Ledger(Protocol):
         """Stop counting; False, and nothing changed, if the entry had left before."""
         ...
 
+    @property
+    def total(self) -> int:
+        """Sequences in flight now, both lanes together."""
+        ...
+
     def counts(self) -> Counts:
         """What is in flight now. O(1)."""
         ...

@@ -21,17 +21,20 @@ class LocalLedger:
         # Insertion order is age order, so the oldest is the first. No key outlives its request.
         self._entries: dict[Entry, float] = {}
         self._sums = {Lane.SPEC: 0, Lane.PLAIN: 0}
+        self.total = 0
 
     def enter(self, lane: Lane, sequences: int, now: float) -> Entry:
         entry = LocalEntry(lane, sequences, now)
         self._entries[entry] = now
         self._sums[lane] += sequences
+        self.total += sequences
         return entry
 
     def leave(self, entry: Entry) -> bool:
         if self._entries.pop(entry, None) is None:
             return False
         self._sums[entry.lane] -= entry.sequences
+        self.total -= entry.sequences
         return True
 
     def counts(self) -> Counts:

@@ -4,11 +4,11 @@ No middleware, no Request or Response objects: what ASGI gives goes to `proxy.fo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from specgate.core.errors import ClientGone
-from specgate.core.headers import Pairs
+from specgate.core.headers import Pairs, body_length, first_values
 from specgate.proxy.forward import Forwarder
 from specgate.proxy.replies import error_body
 
@@ -44,18 +44,25 @@ class ProxyApp:
 
 
 class AsgiDownstream:
-    """`proxy.downstream.Downstream` over ASGI. The one owner of `receive`."""
+    """`proxy.downstream.Downstream` over ASGI. The one owner of `receive`.
+
+    ASGI can only send by waiting, so that every write makes this sink full, and `drain` sends.
+    """
 
     __slots__ = (
         "_at_end",
         "_body_ended",
         "_finished",
+        "_pending",
         "_receive",
         "_send",
+        "_watcher",
         "headers",
+        "length",
         "method",
         "path",
         "target",
+        "values",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,6 +71,8 @@ class AsgiDownstream:
         self._at_end = False
         self._body_ended = asyncio.Event()
         self._finished = False
+        self._pending: list[bytes] = []
+        self._watcher: asyncio.Task[None] | None = None
         self.method: bytes = scope["method"].encode("ascii")
         self.path: str = scope["path"]
         query: bytes = scope["query_string"]
@@ -71,6 +80,8 @@ class AsgiDownstream:
         self.target = raw_path + b"?" + query if query else raw_path
         # A copy: uvicorn appends a chunked request's trailers to the list in the scope.
         self.headers: Pairs = list(scope["headers"])
+        self.values: Mapping[bytes, bytes] = first_values(self.headers)
+        self.length = body_length(self.values)
 
     async def read(self) -> bytes | None:
         while not self._at_end:
@@ -83,25 +94,41 @@ class AsgiDownstream:
         self._body_ended.set()
         return None
 
-    async def gone(self) -> None:
-        await self._body_ended.wait()
+    def on_gone(self, tell: Callable[[], None] | None) -> None:
+        if self._watcher is not None:
+            # Not awaited: it ends in the loop's next turn.
+            self._watcher.cancel()
+            self._watcher = None
+        if tell is not None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch(tell))
+
+    async def _watch(self, tell: Callable[[], None]) -> None:
+        """One reader of `receive` at a time: while the body comes, its reader sees the leaving."""
+        if self.length != 0:
+            await self._body_ended.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if self._finished:
-            # The server says so too when a response is complete; that is not leaving.
-            await asyncio.get_running_loop().create_future()
+        # The server says so too when a response is complete; that is not leaving.
+        if not self._finished:
+            tell()
 
-    async def start(self, status: int, headers: Pairs) -> None:
+    async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
         if status in (204, 304):
             # The length of what is not sent; uvicorn would miss that many bytes.
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def write(self, chunk: bytes) -> None:
-        if chunk:
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+    def write(self, piece: bytes) -> bool:
+        self._pending.append(piece)
+        return True
 
-    async def finish(self) -> None:
+    async def drain(self) -> None:
+        pending, self._pending = self._pending, []
+        for piece in pending:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def finish(self, trailers: Pairs) -> None:
+        await self.drain()
         self._finished = True
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -111,6 +138,6 @@ async def _not_found(down: AsgiDownstream) -> None:
         f"the gate has no such route; see {OWN_ROOT}/docs", kind="not_found_error", code="no_route"
     )
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await down.start(404, headers)
-    await down.write(body)
-    await down.finish()
+    await down.start(404, b"", headers)
+    down.write(body)
+    await down.finish([])

@@ -1,24 +1,31 @@
 """The client's side of one exchange, as the seven steps see it.
 
-A Protocol, so that the same steps run over ASGI and over a connection of our own.
+A Protocol, so that the same steps run over ASGI (`proxy.app`) and over a connection of our own
+(`proxy.exchange`). It is a sink too: a response's body is pushed into it.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from specgate.core.headers import Pairs
+from specgate.upstream.base import Sink
 
 
-class Downstream(Protocol):
+class Downstream(Sink, Protocol):
     """One request and the response to it.
 
     target: the request target's bytes as received. path: percent-decoded, without the query.
-    headers: pairs in order, fixed before the body is read.
+    headers: pairs in order, fixed before the body is read. values: the first value of each field,
+    by its lower-case name. length: bytes of the request's body, 0
+    for none, None where only its end will tell.
     """
 
     method: bytes
     target: bytes
     path: str
     headers: Pairs
+    values: Mapping[bytes, bytes]
+    length: int | None
 
     async def read(self) -> bytes | None:
         """The next piece of the request's body, None at its end.
@@ -27,20 +34,16 @@ class Downstream(Protocol):
         """
         ...
 
-    async def gone(self) -> None:
-        """Returns when the client has left. Waits for the end of the body before it looks: one
-        reader at a time."""
+    def on_gone(self, tell: Callable[[], None] | None) -> None:
+        """From now on call `tell`, once, when the client leaves, or at once if it has; None: no
+        more."""
         ...
 
-    async def start(self, status: int, headers: Pairs) -> None:
-        """Send the head. Once."""
+    async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
+        """Send the head. Once. `reason` may be empty."""
         ...
 
-    async def write(self, chunk: bytes) -> None:
-        """Send a piece of the body; waits while the client does not read."""
-        ...
-
-    async def finish(self) -> None:
+    async def finish(self, trailers: Pairs) -> None:
         """The response is complete. One that is never finished is cut, so that the client sees
         that it is not whole."""
         ...

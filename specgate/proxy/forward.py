@@ -6,13 +6,14 @@
 It emits facts and calls no metric, log or trace.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from specgate.control.gate import Admission, Gate
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import (
-    ClientFault,
+    ClientGone,
+    ClientStalled,
     ConnectFailed,
     Fault,
     FirstByteTimeout,
@@ -20,7 +21,7 @@ from specgate.core.errors import (
     NoLaneReachable,
 )
 from specgate.core.events import LaneFailed, Observer, Outcome, Phase
-from specgate.core.headers import request_id, to_lane
+from specgate.core.headers import to_lane, usable_id
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
 from specgate.proxy.account import Account
@@ -49,14 +50,14 @@ class Forwarder:
         account = self._opened(down)
         try:
             async with WhilePresent(down):
-                intake = await take_in(down)  # 2
+                intake = await take_in(down, self.config.peek_limit)  # 2
                 account.route, account.sequences = intake.route, intake.sequences
                 account.taken_in_at = self.clock()
                 try:
-                    await self._serve(intake, account)
+                    await self._serve(down, intake, account)
                 except ConnectFailed as fault:
                     account.rerouted = True
-                    await self._serve(intake, account, avoid=fault.lane)
+                    await self._serve(down, intake, account, avoid=fault.lane)
         except ConnectFailed:
             await self._answer(self._unreachable(), down, account)
         except Fault as fault:
@@ -67,49 +68,63 @@ class Forwarder:
         finally:
             self.observe(account.ended(self.clock()))  # 7
 
-    async def _serve(self, intake: Intake, account: Account, avoid: Lane | None = None) -> None:
+    async def refuse(self, down: Downstream, fault: Fault) -> None:
+        """Answer a request that cannot be carried, and tell of it like of any other."""
+        account = self._opened(down)
+        try:
+            await self._answer(fault, down, account)
+        finally:
+            self.observe(account.ended(self.clock()))
+
+    async def _serve(
+        self, down: Downstream, intake: Intake, account: Account, avoid: Lane | None = None
+    ) -> None:
         """Steps 3 to 6 on one lane. Raises ConnectFailed only before anything was sent."""
         with self.gate.admit(intake.route, intake.sequences, avoid=avoid) as admission:  # 3, 4
             account.lane, account.reason = admission.lane, admission.reason
-            response = await self._send(admission, intake, account)  # 5
+            response = await self._send(admission, down, intake, account)  # 5
             try:
-                await relay(response, intake.down, account, self.config, self.clock)  # 6
+                await relay(response, down, account, self.config, self.clock)  # 6
             finally:
                 await response.aclose()
 
     def _opened(self, down: Downstream) -> Account:
         return Account(
-            request_id=request_id(down.headers) or self.new_id(),
+            request_id=usable_id(down.values.get(b"x-request-id")) or self.new_id(),
             method=down.method.decode("ascii", "replace"),
             path=down.path,
             started_at=self.clock(),
         )
 
-    async def _send(self, admission: Admission, intake: Intake, account: Account) -> Response:
+    async def _send(
+        self, admission: Admission, down: Downstream, intake: Intake, account: Account
+    ) -> Response:
         """Send to the admission's lane; what is seen of the lane goes to its health."""
         origin = admission.origin
-        down = intake.down
         request = Request(
             method=down.method,
-            target=origin.base + down.target,
+            target=origin.target(down.target),
             headers=to_lane(
                 down.headers,
                 method=down.method,
                 authority=origin.authority,
                 request_id=account.request_id,
+                chunked=down.length is None,
             ),
-            body=intake.body(),
+            chunked=down.length is None,
+            pieces=intake.pieces,
+            rest=intake.rest and _until_sent(intake.rest, account),
         )
-        account.phase = Phase.PREFILL
+        if intake.rest is None:
+            account.phase = Phase.PREFILL
         account.sent_at = self.clock()
         limit_s = self.config.timeouts.first_byte_s
 
-        def late() -> FirstByteTimeout:
-            message = f"the {origin.lane} lane did not begin to answer within {limit_s:g} s"
-            return FirstByteTimeout(message, lane=origin.lane)
-
         try:
-            response = await within(limit_s, self.upstream.send(origin, request), late)
+            sending = self.upstream.send(origin, request)
+            if limit_s is not None:
+                sending = within(limit_s, sending, lambda: _late(origin.lane, limit_s))
+            response = await sending
         except LaneFault as fault:
             if isinstance(fault, ConnectFailed):
                 self.gate.saw(origin, Sign.UNREACHED, str(fault))
@@ -130,12 +145,24 @@ class Forwarder:
         account.failed(fault)
         if isinstance(fault, LaneFault) and begun:
             self.observe(LaneFailed(lane=fault.lane, kind=fault.kind, message=str(fault)))
-        if begun or isinstance(fault, ClientFault):
+        if begun or isinstance(fault, ClientGone | ClientStalled):
             return
         status, headers, body = fault_reply(fault, request_id=account.request_id)
         if self.config.expose_headers and account.lane and account.reason:
             headers += own_headers(lane=account.lane, reason=account.reason)
         account.status = status
-        await down.start(status, headers)
-        await down.write(body)
-        await down.finish()
+        await down.start(status, b"", headers)
+        down.write(body)
+        await down.finish([])
+
+
+async def _until_sent(rest: AsyncIterator[bytes], account: Account) -> AsyncIterator[bytes]:
+    """The rest of a body as it arrives: its end is the end of the upload."""
+    async for piece in rest:
+        yield piece
+    account.phase = Phase.PREFILL
+
+
+def _late(lane: Lane, limit_s: float) -> FirstByteTimeout:
+    message = f"the {lane} lane did not begin to answer within {limit_s:g} s"
+    return FirstByteTimeout(message, lane=lane)

@@ -1,14 +1,14 @@
 """Step 2: the request's body, read once, and the few fields that matter in it.
 
-A generation request's body is read ahead up to PEEK_LIMIT bytes; one that ends within that is
-decoded for its number of sequences, of a longer one the rest flows through unread and it counts
-as one. Bytes are never re-encoded. What cannot be read (not JSON, compressed, absurd) counts as
-one sequence and goes to the engine as it is: refusing it is the engine's business.
+A body that fits into `peek_limit` bytes is read ahead: a generation request's is decoded for its
+number of sequences, and any of them can be sent again if a connection turns out dead. A longer one
+flows through as it arrives, unread, and counts as one. Bytes are never re-encoded. What cannot be
+read (not JSON, compressed, absurd) counts as one sequence and goes to the engine as it is: refusing
+it is the engine's business.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,51 +16,47 @@ from specgate.core.routes import RouteClass
 from specgate.engines.routes import classify
 from specgate.proxy.downstream import Downstream
 
-PEEK_LIMIT = 256 * 1024
-"""Bytes decoded for their fields: a few hundred microseconds of work, and 60 thousand tokens."""
-
 MAX_SEQUENCES = 1024
 """No request counts for more, whatever it says: a wrong `n` must not move the gate for all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
-    """A request, understood as far as the gate needs. `sequences`: n x prompts, at least 1."""
+class Intake(NamedTuple):
+    """A request, understood as far as the gate needs. `sequences`: n x prompts, at least 1 for a
+    generation route. `pieces`: the body read so far; `rest`: what is still to come, if any."""
 
     route: RouteClass
     sequences: int
-    down: Downstream
-    head: tuple[bytes, ...]
-    complete: bool
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """The body's bytes: what was read ahead, then the rest as it arrives."""
-        for piece in self.head:
-            yield piece
-        if not self.complete:
-            while (piece_or_end := await self.down.read()) is not None:
-                yield piece_or_end
+    pieces: tuple[bytes, ...] = ()
+    rest: AsyncIterator[bytes] | None = None
 
 
-async def take_in(down: Downstream) -> Intake:
+async def take_in(down: Downstream, peek_limit: int) -> Intake:
     """Read what deciding needs; raises ClientGone if the client leaves meanwhile."""
     route = classify(down.method.decode("ascii", "replace"), down.path)
-    if not route.is_generation:
-        return Intake(route=route, sequences=0, down=down, head=(), complete=False)
+    sequences = int(route.is_generation)
+    length = down.length
+    if length == 0:
+        return Intake(route=route, sequences=sequences)
+    # Of unknown length, and nothing in it matters here: it may be a stream that never ends.
+    endless = length is None and not route.is_generation
+    if endless or (length is not None and length > peek_limit):
+        return Intake(route=route, sequences=sequences, rest=_rest(down))
     pieces: list[bytes] = []
     size = 0
-    complete = False
-    while size <= PEEK_LIMIT:
+    while size <= peek_limit:
         piece = await down.read()
         if piece is None:
-            complete = True
-            break
+            if route.is_generation:
+                sequences = sequences_of(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return Intake(route=route, sequences=sequences, pieces=tuple(pieces))
         pieces.append(piece)
         size += len(piece)
-    sequences = sequences_of(b"".join(pieces)) if complete else 1
-    return Intake(
-        route=route, sequences=sequences, down=down, head=tuple(pieces), complete=complete
-    )
+    return Intake(route=route, sequences=sequences, pieces=tuple(pieces), rest=_rest(down))
+
+
+async def _rest(down: Downstream) -> AsyncIterator[bytes]:
+    while (piece := await down.read()) is not None:
+        yield piece
 
 
 class _Fields(msgspec.Struct):

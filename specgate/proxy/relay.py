@@ -1,13 +1,12 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
 from collections.abc import Callable
-from contextlib import aclosing
 
 from specgate.core.config import ProxyConfig
-from specgate.core.errors import ClientStalled, FailureKind, StreamBroken
+from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import to_client, value_of
-from specgate.core.tap import tap_for
+from specgate.core.headers import ClientHead, Pairs, to_client
+from specgate.core.tap import Tap, tap_for
 from specgate.proxy.account import Account
 from specgate.proxy.downstream import Downstream
 from specgate.proxy.replies import own_headers
@@ -22,45 +21,62 @@ async def relay(
     config: ProxyConfig,
     clock: Callable[[], float],
 ) -> None:
-    """Head and body, chunk by chunk: the next one is read when the client took the last.
+    """Head, body as it comes, end. The lane is read no faster than the client reads.
 
     Raises StreamBroken, ClientStalled; the caller closes the response.
     """
-    own = (
-        own_headers(lane=response.lane, reason=account.reason or "")
-        if config.expose_headers
-        else []
-    )
-    headers = to_client(
+    account.status = response.status
+    account.phase = Phase.STREAM
+    head = _head(response, account, config)
+    await down.start(response.status, response.reason, head.pairs)
+    account.answered_at = clock()
+    # Only what decodes tokens has any to count, and what is compressed cannot be read along.
+    if account.route.is_generation and not head.encoded:
+        account.tap = tap_for(head.content_type)
+    sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
+    await response.deliver(sink, config.timeouts.idle_s)
+    await down.finish(response.trailers)
+
+
+def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
+    own: Pairs = []
+    if config.expose_headers and account.reason is not None:
+        own = own_headers(lane=response.lane, reason=account.reason)
+    return to_client(
         response.headers,
         request_id=account.request_id,
         accel_buffering=config.accel_buffering,
         own=own,
     )
-    account.status = response.status
-    account.phase = Phase.STREAM
-    await down.start(response.status, headers)
-    account.answered_at = clock()
-    tap = None
-    if account.route.is_generation and value_of(response.headers, b"content-encoding") is None:
-        tap = account.tap = tap_for(value_of(response.headers, b"content-type"))
 
-    send_s, idle_s = config.timeouts.send_s, config.timeouts.idle_s
 
-    def stalled() -> ClientStalled:
-        return ClientStalled(f"the client read nothing for {send_s:g} s")
+class _Patient:
+    """The client as a sink: with a tap that reads along, and an end to waiting for it."""
 
-    def idle() -> StreamBroken:
-        message = f"the {response.lane} lane sent nothing for {idle_s:g} s"
-        return StreamBroken(message, lane=response.lane, kind=FailureKind.IDLE_TIMEOUT)
+    __slots__ = ("_clock", "_down", "_send_s", "_tap", "write")
 
-    async with aclosing(response.chunks()) as chunks:
-        while True:
-            try:
-                chunk = await within(idle_s, anext(chunks), idle)
-            except StopAsyncIteration:
-                break
-            if tap is not None:
-                tap.feed(chunk, clock())
-            await within(send_s, down.write(chunk), stalled)
-    await within(send_s, down.finish(), stalled)
+    def __init__(
+        self,
+        down: Downstream,
+        tap: Tap | None,
+        clock: Callable[[], float],
+        send_s: float | None,
+    ) -> None:
+        self._down = down
+        self._tap = tap
+        self._clock = clock
+        self._send_s = send_s
+        # Without a tap a piece goes straight through, one call a piece.
+        self.write = down.write if tap is None else self._write_and_tap
+
+    def _write_and_tap(self, piece: bytes) -> bool:
+        full = self._down.write(piece)
+        assert self._tap is not None
+        self._tap.feed(piece, self._clock())
+        return full
+
+    async def drain(self) -> None:
+        await within(self._send_s, self._down.drain(), self._stalled)
+
+    def _stalled(self) -> ClientStalled:
+        return ClientStalled(f"the client read nothing for {self._send_s:g} s")

@@ -15,7 +15,7 @@ class WhilePresent:
     """`async with WhilePresent(down):` cancels its block when the client leaves, and raises
     ClientGone in its place. A cancellation from elsewhere passes as what it is."""
 
-    __slots__ = ("_cancelling", "_down", "_left", "_task", "_watcher")
+    __slots__ = ("_cancelling", "_down", "_left", "_task")
 
     def __init__(self, down: Downstream) -> None:
         self._down = down
@@ -26,10 +26,9 @@ class WhilePresent:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        self._down.on_gone(self._leave)
 
-    async def _watch(self) -> None:
-        await self._down.gone()
+    def _leave(self) -> None:
         self._left = True
         self._task.cancel()
 
@@ -39,9 +38,7 @@ class WhilePresent:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Not awaited: it ends in the loop's next turn, and waiting for it here would be one more
-        # place to be cancelled in.
-        self._watcher.cancel()
+        self._down.on_gone(None)
         if not self._left:
             return
         ours = self._task.uncancel() <= self._cancelling

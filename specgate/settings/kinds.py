@@ -139,6 +139,15 @@ def _masked(written: object) -> str:
     return MASK
 
 
+def _read_path(written: object) -> str:
+    if not isinstance(written, str) or not written.strip() or "\0" in written:
+        raise ValueError(f"must be {PATH.allowed}")
+    return written
+
+
+PATH = Kind(allowed="the path of a file", read=_read_path)
+
+
 SECRET = Kind(
     allowed="one or more visible ASCII characters, no spaces between",
     read=_read_secret,

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig, ProxyConfig, TimeoutConfig
 from specgate.settings.addresses import HOST, LANE_URL
-from specgate.settings.kinds import FLAG, SECRET, Kind, choice, number
+from specgate.settings.kinds import FLAG, PATH, SECRET, Kind, choice, number
 
 PREFIX = "SPECGATE_"
 
@@ -20,8 +20,17 @@ RESTART: dict[str, Any] = {"reloadable": False}
 _OFF_OR_POSITIVE = number(
     "a positive number of seconds, or off", lambda n: n > 0, words={"off": None}
 )
+_OFF_OR_BYTES = number(
+    "a whole number of bytes above 0, or off",
+    lambda n: n.is_integer() and n > 0,
+    words={"off": None},
+)
 _POSITIVE_S = number("a positive number of seconds", lambda n: n > 0)
 _NOT_NEGATIVE_S = number("a number of seconds, 0 or more", lambda n: n >= 0)
+
+
+def _whole(n: float) -> bool:
+    return n.is_integer() and n >= 0
 
 
 class Settings(BaseSettings):
@@ -116,6 +125,54 @@ class Settings(BaseSettings):
         "ends it; `off` waits for ever. Such a client counts as load for all that time.",
         json_schema_extra=RESTART,
     )
+    head_timeout_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        30.0,
+        description="How long, in seconds, a client may take for a request's head, from its first "
+        "byte to its last; `off` waits for ever.",
+        json_schema_extra=RESTART,
+    )
+    body_timeout_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        60.0,
+        description="How long, in seconds, a client may pause within a request's body; `off` waits "
+        "for ever. A lane that does not read the body is not held against the client.",
+        json_schema_extra=RESTART,
+    )
+    body_limit: Annotated[int | None, _OFF_OR_BYTES] = Field(
+        None,
+        description="The largest body of a request in bytes, whichever way it is framed; a larger "
+        "one is answered 413. `off` leaves it to the engines, whose prompts may hold images.",
+        json_schema_extra=RESTART,
+    )
+    peek_limit: Annotated[int, number("a whole number of bytes, 0 or more", _whole)] = Field(
+        262_144,
+        description="Up to how many bytes a request's body is read ahead and decoded for its "
+        "number of sequences: 256 KiB are some 60 thousand tokens and take a few hundred "
+        "microseconds. A larger body flows through as it comes and counts as one sequence.",
+        json_schema_extra=RESTART,
+    )
+    upstream: Annotated[Literal["pooled", "httpx"], choice("pooled", "httpx")] = Field(
+        "pooled",
+        description="How the gate speaks to the lanes: its own HTTP/1.1 client, or `httpx`, the "
+        "portable one, which is many times slower and keeps no trailers.",
+        json_schema_extra=RESTART,
+    )
+    upstream_ca_file: Annotated[str | None, PATH] = Field(
+        None,
+        description="A PEM file of the authorities that lanes' certificates are checked against, "
+        "for https lanes; unset, the system's.",
+        json_schema_extra=RESTART,
+    )
+    upstream_cert_file: Annotated[str | None, PATH] = Field(
+        None,
+        description="A PEM file with the certificate that the gate shows to https lanes, its key "
+        "in the same file unless UPSTREAM_KEY_FILE names another.",
+        json_schema_extra=RESTART,
+    )
+    upstream_key_file: Annotated[str | None, PATH] = Field(
+        None,
+        description="A PEM file with the key of UPSTREAM_CERT_FILE.",
+        json_schema_extra=RESTART,
+    )
     probe_interval_s: Annotated[float, _POSITIVE_S] = Field(
         2.0,
         description="The time, in seconds, between two probes of each lane's health. Lower it to "
@@ -177,6 +234,7 @@ class Settings(BaseSettings):
     def proxy(self) -> ProxyConfig:
         return ProxyConfig(
             timeouts=self.timeouts,
+            peek_limit=self.peek_limit,
             expose_headers=self.expose_headers,
             accel_buffering=self.accel_buffering,
         )

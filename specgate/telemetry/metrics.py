@@ -6,7 +6,7 @@ our own: an engine's would add up with the engine's in a query.
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -32,6 +32,7 @@ from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import GateView
+from specgate.telemetry.tally import Spread, Tally
 
 _DURATION_BUCKETS = (
     *(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
@@ -72,86 +73,86 @@ class Metrics:
         ProcessCollector(namespace="specgate", registry=registry)
         registry.register(_Live(view, version))
 
-        self._requests = Counter(
+        self._requests = Tally(
             "specgate_requests_total",
             "Requests that ended, by lane, route class and status class.",
             ["lane", "route", "status"],
             registry=registry,
         )
-        self._decisions = Counter(
+        self._decisions = Tally(
             "specgate_decisions_total",
             "Requests by the lane chosen for them and the reason.",
             ["lane", "reason"],
             registry=registry,
         )
-        self._duration = Histogram(
+        self._duration = Spread(
             "specgate_request_duration_seconds",
             "From a generation request's arrival to its last byte.",
             ["lane"],
-            buckets=_DURATION_BUCKETS,
+            bounds=_DURATION_BUCKETS,
             registry=registry,
         )
-        self._ttft = Histogram(
+        self._ttft = Spread(
             "specgate_ttft_seconds",
             "From a streamed generation request's arrival to its first output.",
             ["lane"],
-            buckets=_TTFT_BUCKETS,
+            bounds=_TTFT_BUCKETS,
             registry=registry,
         )
-        self._tokens = Counter(
+        self._tokens = Tally(
             "specgate_output_tokens_total",
             "Output tokens by the engines' own count; responses that state none add nothing.",
             ["lane"],
             registry=registry,
         )
-        self._uncounted = Counter(
+        self._uncounted = Tally(
             "specgate_responses_without_usage_total",
             "Completed generation responses that stated no token count.",
             ["lane"],
             registry=registry,
         )
-        self._errors = Counter(
+        self._errors = Tally(
             "specgate_upstream_errors_total",
             "Failures of a lane seen by requests, by kind; a reroute may have saved the request.",
             ["lane", "kind"],
             registry=registry,
         )
-        self._reroutes = Counter(
+        self._reroutes = Tally(
             "specgate_reroutes_total",
             "Requests sent to this lane because the other took no connection.",
             ["lane"],
             registry=registry,
         )
-        self._left = Counter(
+        self._left = Tally(
             "specgate_client_disconnects_total",
             "Clients that left before their response's end, by how far it had come.",
             ["phase"],
             registry=registry,
         )
-        self._stalled = Counter(
+        self._stalled = Tally(
             "specgate_client_stalls_total",
             "Responses ended because the client did not read them.",
             registry=registry,
         )
-        self._overhead = Histogram(
+        self._overhead = Spread(
             "specgate_overhead_seconds",
             "Time the gate itself added: deciding, and starting the answer.",
-            buckets=_OVERHEAD_BUCKETS,
+            bounds=_OVERHEAD_BUCKETS,
             registry=registry,
         )
-        self._probes = Counter(
+        self._probes = Tally(
             "specgate_probes_total",
             "Active health checks by lane and result.",
             ["lane", "result"],
             registry=registry,
         )
-        self._reloads = Counter(
+        self._reloads = Tally(
             "specgate_reloads_total",
             "Reloads of settings, by result.",
             ["result"],
             registry=registry,
         )
-        self._loop_failures = Counter(
+        self._loop_failures = Tally(
             "specgate_loop_failures_total",
             "Turns of background loops that raised.",
             registry=registry,
@@ -163,63 +164,65 @@ class Metrics:
             case RequestEnded():
                 self._request_ended(event)
             case LaneFailed(lane=lane, kind=kind):
-                self._errors.labels(lane, kind).inc()
+                self._errors.add((lane, kind))
             case Probed(lane=lane, sign=sign):
-                self._probes.labels(lane, sign).inc()
+                self._probes.add((lane, sign))
             case SettingsChanged():
-                self._reloads.labels("applied").inc()
+                self._reloads.add(("applied",))
             case ReloadFailed():
-                self._reloads.labels("refused").inc()
+                self._reloads.add(("refused",))
             case LoopFailed():
-                self._loop_failures.inc()
+                self._loop_failures.add()
             case _:
                 # Switches and health are read live.
                 return
 
     def _request_ended(self, event: RequestEnded) -> None:
         lane = event.lane or NO_LANE
-        self._requests.labels(lane, event.route, status_class(event)).inc()
+        by_lane = (lane,)
+        status = status_class(event)
+        self._requests.add((lane, event.route, status))
         if event.lane is not None and event.reason is not None:
-            self._decisions.labels(lane, event.reason).inc()
+            self._decisions.add((lane, event.reason))
             if event.rerouted:
-                self._reroutes.labels(lane).inc()
+                self._reroutes.add(by_lane)
         if event.outcome is Outcome.CLIENT_GONE:
-            self._left.labels(event.phase).inc()
+            self._left.add((event.phase,))
         elif event.outcome is Outcome.CLIENT_STALLED:
-            self._stalled.inc()
+            self._stalled.add()
         if event.overhead_s is not None:
             self._overhead.observe(event.overhead_s)
         if not event.route.is_generation or event.lane is None:
             return
-        self._duration.labels(lane).observe(event.duration_s)
+        self._duration.observe(event.duration_s, by_lane)
         if event.ttft_s is not None:
-            self._ttft.labels(lane).observe(event.ttft_s)
+            self._ttft.observe(event.ttft_s, by_lane)
         if event.output_tokens is not None:
-            self._tokens.labels(lane).inc(event.output_tokens)
-        elif event.outcome is Outcome.COMPLETED and status_class(event) == "2xx":
-            self._uncounted.labels(lane).inc()
+            self._tokens.add(by_lane, event.output_tokens)
+        elif event.outcome is Outcome.COMPLETED and status == "2xx":
+            self._uncounted.add(by_lane)
 
     def _begin_at_zero(self) -> None:
         """Series that exist before their first event: `rate()` then sees the first one too."""
         for lane in Lane:
-            self._duration.labels(lane)
-            self._ttft.labels(lane)
-            self._tokens.labels(lane)
-            self._uncounted.labels(lane)
-            self._reroutes.labels(lane)
+            self._duration.begin(lane)
+            self._ttft.begin(lane)
+            self._tokens.begin(lane)
+            self._uncounted.begin(lane)
+            self._reroutes.begin(lane)
             for reason in Reason:
-                self._decisions.labels(lane, reason)
+                self._decisions.begin(lane, reason)
             for kind in FailureKind:
-                self._errors.labels(lane, kind)
+                self._errors.begin(lane, kind)
             for sign in (Sign.READY, Sign.NOT_READY, Sign.SLOW, Sign.UNREACHED):
-                self._probes.labels(lane, sign)
+                self._probes.begin(lane, sign)
             for route in (RouteClass.CHAT, RouteClass.COMPLETIONS):
                 for status in ("2xx", "5xx"):
-                    self._requests.labels(lane, route, status)
+                    self._requests.begin(lane, route, status)
         for phase in Phase:
-            self._left.labels(phase)
+            self._left.begin(phase)
         for result in ("applied", "refused"):
-            self._reloads.labels(result)
+            self._reloads.begin(result)
 
 
 def status_class(event: RequestEnded) -> str:
@@ -227,8 +230,10 @@ def status_class(event: RequestEnded) -> str:
     if event.status is None:
         # An error of the gate before a status is the server's 500.
         return "gone" if event.outcome is Outcome.CLIENT_GONE else "5xx"
-    hundreds = f"{event.status // 100}xx"
-    return hundreds if hundreds in STATUS_CLASSES else "other"
+    return _HUNDREDS.get(event.status // 100, "other")
+
+
+_HUNDREDS = {2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
 
 
 class _Live(Collector):

@@ -6,14 +6,17 @@ its default pool of 100 connections would queue streams, and its 5 s read time-o
 prefills.
 """
 
+import asyncio
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 import httpx2
 
-from specgate.core.errors import ConnectFailed, NoAnswer, StreamBroken
+from specgate.core.errors import ConnectFailed, FailureKind, NoAnswer, StreamBroken
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
-from specgate.upstream.base import Origin, Request
+from specgate.upstream.base import Origin, Request, Sink
 
 KEEPALIVE_EXPIRY_S = 4.0
 """Below the 5 s after which SGLang, vLLM and llama.cpp close an idle connection themselves."""
@@ -22,9 +25,9 @@ _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 class HttpxUpstream:
-    """`connect_timeout_s`: for a lane to accept a connection."""
+    """`connect_timeout_s`: for a lane to accept a connection. `tls`: for https lanes."""
 
-    def __init__(self, *, connect_timeout_s: float) -> None:
+    def __init__(self, *, connect_timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self._timeouts = {
             "connect": connect_timeout_s,
             "read": None,
@@ -33,6 +36,8 @@ class HttpxUpstream:
         }
         self._transport = httpx2.AsyncHTTPTransport(
             trust_env=False,
+            # Without https lanes nothing is verified, and no store of authorities is loaded.
+            verify=tls if tls is not None else False,
             limits=httpx2.Limits(
                 max_connections=None,
                 max_keepalive_connections=None,
@@ -45,7 +50,7 @@ class HttpxUpstream:
             request.method.decode("ascii"),
             f"{origin.scheme}://{origin.authority.decode('ascii')}/",
             headers=request.headers,
-            stream=_Body(request.body),
+            stream=_Body(request),
             extensions={"timeout": self._timeouts, "target": request.target},
         )
         try:
@@ -61,24 +66,41 @@ class HttpxUpstream:
 
 
 class HttpxResponse:
-    """One response; see `upstream.base.Response`."""
+    """One response; see `upstream.base.Response`. httpx2 keeps no trailers."""
 
-    __slots__ = ("_response", "headers", "lane", "status")
+    __slots__ = ("_response", "headers", "lane", "reason", "status", "trailers")
 
     def __init__(self, response: httpx2.Response, lane: Lane) -> None:
         self._response = response
         self.lane = lane
         self.status = response.status_code
+        self.reason: bytes = response.extensions.get("reason_phrase", b"")
         self.headers: Pairs = list(response.headers.raw)
+        self.trailers: Pairs = []
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         stream = self._response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         try:
-            async for chunk in stream:
-                yield chunk
+            async with aclosing(_pieces(stream)) as pieces:
+                while (piece := await self._next(pieces, idle_s)) is not None:
+                    if sink.write(piece):
+                        await sink.drain()
         except httpx2.TransportError as error:
             raise StreamBroken(_said(error), lane=self.lane) from error
+
+    async def _next(
+        self, pieces: AsyncGenerator[bytes, None], idle_s: float | None
+    ) -> bytes | None:
+        limit = asyncio.timeout(idle_s)
+        try:
+            async with limit:
+                return await anext(pieces, None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"the {self.lane} lane sent nothing for {idle_s:g} s"
+            raise StreamBroken(message, lane=self.lane, kind=FailureKind.IDLE_TIMEOUT) from None
 
     async def aclose(self) -> None:
         try:
@@ -88,13 +110,21 @@ class HttpxResponse:
             return
 
 
+async def _pieces(stream: httpx2.AsyncByteStream) -> AsyncGenerator[bytes, None]:
+    async for piece in stream:
+        yield piece
+
+
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._chunks:
-            yield chunk
+        for piece in self._request.pieces:
+            yield piece
+        if self._request.rest is not None:
+            async for piece in self._request.rest:
+                yield piece
 
 
 def _said(error: Exception) -> str:

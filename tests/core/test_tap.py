@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specgate.core.tap import BodyTap, LinesTap, StreamTap, carries_output, count_in, tap_for
+from specgate.core.tap import BodyTap, LinesTap, StreamTap, carries_output, last_count, tap_for
 
 
 def event(obj) -> bytes:
@@ -78,14 +78,29 @@ def test_text_that_talks_of_usage_is_not_usage():
     assert body.output_tokens() is None
 
 
+def body_count(reply) -> int | None:
+    tap = BodyTap()
+    tap.feed(json.dumps(reply).encode(), 0.0)
+    return tap.output_tokens()
+
+
 def test_generate_counts_in_meta_info_and_batches_add_up():
-    assert count_in({"text": "x", "meta_info": {"completion_tokens": 7}}) == 7
-    assert count_in([{"meta_info": {"completion_tokens": 7}}] * 3) == 21
+    assert body_count({"text": "x", "meta_info": {"completion_tokens": 7}}) == 7
+    assert body_count([{"meta_info": {"completion_tokens": 7}}] * 3) == 21
+
+
+def test_details_of_the_count_are_not_the_count():
+    details = {"completion_tokens_details": {"reasoning_tokens": 3}}
+    assert body_count({"usage": {"completion_tokens": 9, **details}}) == 9
 
 
 @pytest.mark.parametrize("odd", [True, -1, "7", None, 1.5])
 def test_a_count_that_is_none_is_not_taken(odd):
-    assert count_in({"usage": {"completion_tokens": odd}}) is None
+    assert body_count({"usage": {"completion_tokens": odd}}) is None
+
+
+def test_a_count_cut_off_by_the_end_is_not_taken():
+    assert last_count(b'"usage":{"completion_tokens":12') is None
 
 
 def test_a_body_larger_than_what_is_kept_is_read_from_its_tail():

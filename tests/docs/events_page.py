@@ -1,6 +1,6 @@
 """docs/reference/events.md, from `specgate.core.events`: the facts, and the line each becomes."""
 
-import dataclasses
+import inspect
 import re
 from enum import StrEnum
 from string import Template
@@ -104,7 +104,8 @@ def _fact(kind: type[Event]) -> str:
     with structlog.testing.capture_logs() as lines:
         Logs()(next(sample for sample in SAMPLES if isinstance(sample, kind)))
     [line] = lines
-    fields = [(f"`{field.name}`", f"`{_type(field)}`") for field in dataclasses.fields(kind)]
+    annotations = inspect.get_annotations(kind).items()
+    fields = [(f"`{name}`", f"`{_type(of)}`") for name, of in annotations]
     parts = [
         f"## {kind.__name__}",
         prose(kind.__doc__),
@@ -114,8 +115,7 @@ def _fact(kind: type[Event]) -> str:
     return "\n\n".join(parts)
 
 
-def _type(field: dataclasses.Field[object]) -> str:
-    kind = field.type
+def _type(kind: object) -> str:
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
     return re.sub(r"(\w+\.)+(?=\w)", "", str(kind))

@@ -39,7 +39,6 @@ async def test_target_is_the_same_bytes():
         assert [request.target for request in on.plain.requests] == TARGETS
 
 
-@pytest.mark.xfail(strict=True, reason="the mount in admin.api matches no line break")
 async def test_line_break_in_a_path_is_the_engines():
     async with stage() as on:
         on.plain.answer_next(response(200, b"ok"))

@@ -4,7 +4,7 @@ Each calls the hook that a test gives it, at the point that the hook is named fo
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from specgate.control.gate import Gate
@@ -14,7 +14,7 @@ from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.forward import Forwarder
-from specgate.upstream.base import Origin, Request
+from specgate.upstream.base import Origin, Request, Sink
 from tests.support.client import chat
 from tests.support.observer import Recorder
 
@@ -36,10 +36,13 @@ class ScriptedResponse:
     status: int = 200
     headers: Pairs = field(default_factory=lambda: [(b"content-type", b"text/event-stream")])
     closed: int = 0
+    reason: bytes = b""
+    trailers: Pairs = field(default_factory=list)
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         for piece in self.pieces:
-            yield piece
+            if sink.write(piece):
+                await sink.drain()
             await asyncio.sleep(0)
         if self.fault:
             raise self.fault
@@ -69,8 +72,9 @@ class ScriptedUpstream:
         self.responses: list[ScriptedResponse] = []
 
     async def send(self, origin: Origin, request: Request) -> ScriptedResponse:
-        async for _ in request.body:
-            pass
+        if request.rest is not None:
+            async for _ in request.rest:
+                pass
         await self._head()
         self._given()
         response = ScriptedResponse(origin.lane, self._pieces, self._fault, self._closing)
@@ -84,14 +88,16 @@ class ScriptedUpstream:
 class ScriptedDownstream:
     """A client that sent a chat request; it leaves when `left` is set."""
 
-    method = b"POST"
-    target = b"/v1/chat/completions"
-    path = "/v1/chat/completions"
-
     def __init__(self, *, starting: Hook = nothing) -> None:
+        self.method = b"POST"
+        self.target = b"/v1/chat/completions"
+        self.path = "/v1/chat/completions"
         self.headers: Pairs = []
+        self.values: Mapping[bytes, bytes] = {}
+        self.length: int | None = len(chat())
         self.left = asyncio.Event()
         self.sent: list[bytes] = []
+        self._watcher: asyncio.Task[None] | None = None
         self.status: int | None = None
         self.finished = False
         self._starting = starting
@@ -100,17 +106,29 @@ class ScriptedDownstream:
     async def read(self) -> bytes | None:
         return self._body.pop() if self._body else None
 
-    async def gone(self) -> None:
-        await self.left.wait()
+    def on_gone(self, tell: Callable[[], None] | None) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+        if tell is not None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch(tell))
 
-    async def start(self, status: int, headers: Pairs) -> None:
+    async def _watch(self, tell: Callable[[], None]) -> None:
+        await self.left.wait()
+        tell()
+
+    async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
         await self._starting()
         self.status = status
 
-    async def write(self, chunk: bytes) -> None:
-        self.sent.append(chunk)
+    def write(self, piece: bytes) -> bool:
+        self.sent.append(piece)
+        return False
 
-    async def finish(self) -> None:
+    async def drain(self) -> None:
+        return
+
+    async def finish(self, trailers: Pairs) -> None:
         self.finished = True
 
 

@@ -1,0 +1,88 @@
+"""What a client may ask of a connection, in bytes and seconds; and whether it is still there."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """None: no limit.
+
+    body_bytes: of one request's body, whichever way it is framed.
+    head_s: from a head's first byte to its last. body_s: between two pieces of a body.
+    idle_s: between two requests. flush_s: for the rest of a response that ends its connection.
+    """
+
+    body_bytes: int | None = None
+    head_s: float | None = 30.0
+    body_s: float | None = 60.0
+    idle_s: float = 75.0
+    flush_s: float | None = 300.0
+
+
+class Deadline:
+    """One deadline that is moved often and reached seldom: moving it costs no timer.
+
+    The timer runs for the deadline that it was set for, and is set again when it finds that the
+    deadline has moved on. `expired` is told the deadline's kind.
+    """
+
+    __slots__ = ("_at", "_expired", "_kind", "_loop", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._expired = expired
+        self._at: float | None = None
+        self._kind = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def within(self, seconds: float | None, kind: str) -> None:
+        """From now on, in `seconds`; None: no deadline."""
+        self._kind = kind
+        if seconds is None:
+            self._at = None
+            return
+        self._at = at = self._loop.time() + seconds
+        if self._timer is None:
+            self._timer = self._loop.call_at(at, self._ring)
+        elif at < self._timer.when():
+            self._timer.cancel()
+            self._timer = self._loop.call_at(at, self._ring)
+
+    def clear(self) -> None:
+        self._at = None
+
+    def cancel(self) -> None:
+        self._at = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._at is None:
+            return
+        if self._loop.time() < self._at:
+            self._timer = self._loop.call_at(self._at, self._ring)
+            return
+        self._at = None
+        self._expired(self._kind)
+
+
+_LEFT = frozenset({7, 8, 9, 11})  # Linux: CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
+
+
+def peer_has_left(sock: socket.socket | None) -> bool:
+    """Whether the peer of a connected TCP socket has closed or reset it.
+
+    Asks the kernel for the connection's state: a socket that is not being read reports neither.
+    False where the kernel does not say (not Linux, not TCP).
+    """
+    if sock is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _LEFT
+    except OSError:
+        return True

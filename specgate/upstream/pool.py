@@ -1,0 +1,229 @@
+"""The gate's own upstream: connections to lanes, kept for reuse.
+
+Last in, first out: the warmest connection is used again and the others age out. No ceiling: every
+stream in flight has its connection, and a pool that made one wait would add to the load unseen.
+A connection rests for less than the 5 s after which SGLang, vLLM and llama.cpp close it themselves;
+one that they closed all the same, just as it was used again, is replaced without a word, provided
+that not one byte of a response came, that it died at once, and that the request can be sent again.
+"""
+
+import asyncio
+import socket
+import ssl
+
+import aiohappyeyeballs
+
+from specgate.core.errors import ConnectFailed, NoAnswer
+from specgate.core.headers import Pairs
+from specgate.upstream.base import Origin, Request, Sink
+from specgate.upstream.connection import Connection, DiedUnused
+
+IDLE_S = 4.0
+"""How long a connection may rest."""
+
+SWEEP_S = 1.0
+"""How often resting ones are looked at: none rests longer than IDLE_S + SWEEP_S = 5 s."""
+
+RETRY_WITHIN_S = 1.0
+"""A reused connection that dies later than this died of something else than its age: the engine
+had the request, may have worked on it, and it is not sent again."""
+
+FALLBACK_S = 0.25
+"""How long one address is tried before the next is, beside it (RFC 8305)."""
+
+
+class PooledUpstream:
+    """`connect_timeout_s`: for a lane to accept a connection, TLS included. `tls`: for https."""
+
+    def __init__(self, *, connect_timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
+        self._idle: dict[str, list[Connection]] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def send(self, origin: Origin, request: Request) -> "PooledResponse":
+        """See `upstream.base.Upstream`."""
+        loop = asyncio.get_running_loop()
+        reused = self._take(origin)
+        if reused is not None:
+            asked_at = loop.time()
+            try:
+                return await self._exchange(origin, reused, request)
+            except DiedUnused as died:
+                again = request.rest is None and loop.time() - asked_at < RETRY_WITHIN_S
+                if not again:
+                    raise NoAnswer(str(died), lane=origin.lane) from died
+        fresh = await self._connect(origin)
+        try:
+            return await self._exchange(origin, fresh, request)
+        except DiedUnused as died:
+            raise NoAnswer(str(died), lane=origin.lane) from died
+
+    async def _exchange(
+        self, origin: Origin, connection: Connection, request: Request
+    ) -> "PooledResponse":
+        upload: asyncio.Task[None] | None = None
+        try:
+            head = connection.ask(request)
+            if request.rest is not None:
+                sending = connection.upload(request)
+                upload = asyncio.get_running_loop().create_task(sending, name="upload")
+                await _either(head, upload)
+            await head
+        except BaseException:
+            connection.abort()
+            _sent(upload)
+            raise
+        return PooledResponse(self, origin, connection, upload)
+
+    async def aclose(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.abort()
+        self._idle.clear()
+
+    # Connections
+
+    async def _connect(self, origin: Origin) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                sock = await _open_socket(origin.host, origin.port)
+                try:
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(origin.lane, self._forget),
+                        sock=sock,
+                        ssl=self._tls if origin.scheme == "https" else None,
+                        server_hostname=origin.host if origin.scheme == "https" else None,
+                    )
+                except BaseException:
+                    sock.close()
+                    raise
+        except TimeoutError as error:
+            message = f"the {origin.lane} lane took no connection in {self._connect_timeout_s:g} s"
+            raise ConnectFailed(message, lane=origin.lane) from error
+        except OSError as error:
+            what = error.strerror or str(error) or type(error).__name__
+            message = f"the {origin.lane} lane took no connection: {what}"
+            raise ConnectFailed(message, lane=origin.lane) from error
+        return connection
+
+    def _take(self, origin: Origin) -> Connection | None:
+        idle = self._idle.get(origin.url)
+        while idle:
+            connection = idle.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        """Keep a connection for the next request to this origin."""
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.setdefault(origin.url, []).append(connection)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - IDLE_S
+        for url, connections in list(self._idle.items()):
+            kept = []
+            for connection in connections:
+                if connection.idle_since is not None and connection.idle_since > oldest:
+                    kept.append(connection)
+                else:
+                    connection.idle_since = None
+                    connection.abort()
+            if kept:
+                self._idle[url] = kept
+            else:
+                del self._idle[url]
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep) if self._idle else None
+
+    def _forget(self, connection: Connection) -> None:
+        """An idle connection ended: `_take` passes over it and the sweep drops it."""
+        connection.idle_since = None
+
+
+class PooledResponse:
+    """One response; see `upstream.base.Response`. Its connection goes back when all of it came."""
+
+    __slots__ = (
+        "_connection",
+        "_origin",
+        "_pool",
+        "_upload",
+        "headers",
+        "lane",
+        "reason",
+        "status",
+        "trailers",
+    )
+
+    def __init__(
+        self,
+        pool: PooledUpstream,
+        origin: Origin,
+        connection: Connection,
+        upload: asyncio.Task[None] | None,
+    ) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._connection: Connection | None = connection
+        self._upload = upload
+        self.lane = origin.lane
+        self.status = connection.status
+        self.reason = connection.reason
+        self.headers = connection.headers
+        self.trailers: Pairs = []
+
+    async def deliver(self, sink: Sink, idle_s: float | None) -> None:
+        assert self._connection is not None
+        await self._connection.deliver(sink, idle_s)
+        self.trailers = self._connection.trailers
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if connection.reusable and _sent(self._upload):
+            self._pool.give_back(self._origin, connection)
+        else:
+            connection.abort()
+
+
+def _sent(upload: asyncio.Task[None] | None) -> bool:
+    """Whether a request was sent whole. One whose answer came first is not: what is left of it has
+    no reader any more, and its sending ends here."""
+    if upload is None:
+        return True
+    if not upload.done():
+        upload.cancel()
+        return False
+    return not upload.cancelled() and upload.exception() is None
+
+
+async def _either(head: asyncio.Future[None], upload: asyncio.Task[None]) -> None:
+    """Wait while a body is sent: an engine may answer before it has read all of it, and a client
+    that leaves in mid-upload ends the exchange."""
+    await asyncio.wait({head, upload}, return_when=asyncio.FIRST_COMPLETED)
+    if upload.done() and not head.done():
+        upload.result()
+
+
+async def _open_socket(host: str, port: int) -> socket.socket:
+    """A connected socket: names are asked anew each time, and families raced with a head start."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    sock = await aiohappyeyeballs.start_connection(
+        found, happy_eyeballs_delay=FALLBACK_S if len(found) > 1 else None, interleave=1
+    )
+    # A host that vanished without a word is noticed in about a minute, in the longest prefill too.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock
