@@ -15,7 +15,7 @@ if ((${#missing[@]})); then
 fi
 
 [[ -x .venv/bin/python ]] || python3 -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[bench,redis,otel,dev]'
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 export PATH=$PWD/.venv/bin:$PATH
 
 ruff format --check specgate tests

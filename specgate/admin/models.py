@@ -127,4 +127,5 @@ class ErrorBody(BaseModel):
 
 
 def _finite(edge: float | None) -> float | None:
-    return None if edge is None or edge == float("inf") else edge
+    """To the millionth, where binary fractions of a percentage end."""
+    return None if edge is None or edge == float("inf") else round(edge, 6)

@@ -37,7 +37,7 @@ from specgate.telemetry.logs import set_up
     "--profile",
     default=DEFAULT_PROFILE,
     show_default=True,
-    help="What the simulated engines' speed is taken from; `specgate sim --help` lists them.",
+    help="Measured curves for the simulated engines to follow; a wrong name lists them all.",
 )
 @click.option(
     "--level-seconds",
@@ -140,7 +140,7 @@ async def _watched(console: Console, stage: Stage) -> Result:
 
 def _table(stage: Stage, looks: list[tuple[Look, str]]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
-    for name in ("clients", "in flight", "load", "side", "tok/s", "spec / plain measured", "why"):
+    for name in ("clients", "in flight", "load", "side", "tok/s", "measured s / p", "why"):
         table.add_column(name, justify="left" if name in ("side", "why") else "right")
     for look, mark in looks:
         view = look.view

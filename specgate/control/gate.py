@@ -58,7 +58,7 @@ class Gate:
         # The side that an idle gate starts on is a choice, not a switch.
         self._side = Lane.PLAIN
         first = self._decision(arriving=0, now=now)
-        self._side, self._reason = first.side, first.reason
+        self._side, self._reason = first.side, first.side_reason
 
     # The way of a request
 
@@ -185,7 +185,7 @@ class Gate:
 
     def _settle(self, decision: Decision, now: float) -> None:
         """Remember why, and switch if the side moved."""
-        self._reason = decision.reason
+        self._reason = decision.side_reason
         if decision.side is self._side:
             return
         self._side = decision.side
@@ -194,7 +194,7 @@ class Gate:
         self._observe(
             Switched(
                 side=decision.side,
-                reason=decision.reason,
+                reason=decision.side_reason,
                 load=self._load.read(now),
                 count=self._load.count,
                 threshold=self._policy.threshold,
@@ -208,8 +208,8 @@ class Gate:
         if not self._lanes[lane].health.usable:
             lane = Lane.PLAIN
         if avoid is not None:
-            return Decision(lane=avoid.other, reason=Reason.REROUTED, side=self._side)
-        return Decision(lane=lane, reason=Reason.NOT_GENERATION, side=self._side)
+            return Decision(avoid.other, Reason.REROUTED, self._side, self._reason)
+        return Decision(lane, Reason.NOT_GENERATION, self._side, self._reason)
 
 
 def _usable(lanes: dict[Lane, _LaneState]) -> frozenset[Lane]:

@@ -23,6 +23,10 @@ PROBE_TIMEOUT_S = 5.0
 """SGLang's /ready took 4 ms; an engine that needs seconds for it is busy: no verdict."""
 
 
+PROBE_CONNECT_S = 2.0
+"""A kernel takes a connection at once, however busy its engine is."""
+
+
 class Prober:
     """Probes one lane a turn; reports to the gate. `clock`: monotonic seconds."""
 
@@ -102,7 +106,8 @@ def probe_client(tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         trust_env=False,
         verify=tls if tls is not None else False,
-        timeout=PROBE_TIMEOUT_S,
+        # Connecting ends first: a host that takes no connection is unreached, and not just slow.
+        timeout=httpx2.Timeout(PROBE_TIMEOUT_S, connect=PROBE_CONNECT_S),
         follow_redirects=False,
         limits=httpx2.Limits(max_keepalive_connections=0),
     )

@@ -103,21 +103,22 @@ class Situation(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A lane and why; `side` is the policy's own choice, before health."""
+    """A lane and why; `side` and `side_reason` are the policy's own choice, before health."""
 
     lane: Lane
     reason: Reason
     side: Lane
+    side_reason: Reason
 
 
 def decide(config: PolicyConfig, now: Situation) -> Decision:
     """Apply the rules above; raises nothing."""
     side, reason = _side(config, now)
     if side in now.usable:
-        return Decision(lane=side, reason=reason, side=side)
+        return Decision(side, reason, side, reason)
     if side.other in now.usable:
-        return Decision(lane=side.other, reason=Reason.LANE_DOWN, side=side)
-    return Decision(lane=side, reason=Reason.LAST_RESORT, side=side)
+        return Decision(side.other, Reason.LANE_DOWN, side, reason)
+    return Decision(side, Reason.LAST_RESORT, side, reason)
 
 
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:

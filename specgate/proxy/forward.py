@@ -59,6 +59,9 @@ class Forwarder:
                     account.rerouted = True
                     await self._serve(down, intake, account, avoid=fault.lane)
         except ConnectFailed:
+            # No lane had it: it counts for none, and no header names one.
+            account.lane = account.reason = None
+            account.rerouted = False
             await self._answer(self._unreachable(), down, account)
         except Fault as fault:
             await self._answer(fault, down, account)

@@ -26,9 +26,9 @@ def test_the_ramp_goes_up_and_down_and_the_side_follows(tmp_path):
     assert result["requests"] == sum(lane["requests"] for lane in result["lanes"].values())
     assert all(lane["tokens"] > 0 for lane in result["lanes"].values())
     sides = {level["concurrency"]: level["side"] for level in result["levels"]}
-    assert [level["side"] for level in result["levels"]][0] == "spec"
+    assert result["levels"][0]["side"] == "spec"
     assert sides[16] == "plain"
-    assert [level["side"] for level in result["levels"]][-1] == "spec"
+    assert result["levels"][-1]["side"] == "spec"
     assert result["switches"] >= 2
     assert all(level["tok_s"] > 0 for level in result["levels"])
     assert "cross at a load of 2.93" in done.stdout
@@ -47,6 +47,7 @@ async def test_it_stays_up_after_the_ramp_until_it_is_stopped():
         *DEMO, "--port", "0", "--level-seconds", "0.5", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
+    url = ""
     try:
         async with asyncio.timeout(40):
             async for line in process.stdout:

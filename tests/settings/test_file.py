@@ -35,6 +35,14 @@ def test_every_setting_can_be_in_the_file(file):
         first_byte_timeout_s = 3
         idle_timeout_s = "off"
         send_timeout_s = "off"
+        head_timeout_s = "off"
+        body_timeout_s = 5
+        body_limit = 1000000
+        peek_limit = 0
+        upstream = "httpx"
+        upstream_ca_file = "/etc/ca.pem"
+        upstream_cert_file = "/etc/cert.pem"
+        upstream_key_file = "/etc/key.pem"
         probe_interval_s = 4
         admin_token = "s3cret"
         log_level = "debug"
@@ -49,6 +57,8 @@ def test_every_setting_can_be_in_the_file(file):
     assert loaded.settings.threshold == 23.5
     assert loaded.settings.connect_timeout_s == 2.0
     assert loaded.settings.send_timeout_s is None
+    assert loaded.settings.body_limit == 1_000_000
+    assert loaded.settings.peek_limit == 0
     assert loaded.settings.expose_headers is False
     assert loaded.settings.accel_buffering is False
 
