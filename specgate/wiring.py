@@ -21,6 +21,7 @@ from specgate.admin.reload import Reloader
 from specgate.control.gate import Gate
 from specgate.control.loops import Loop, running
 from specgate.control.prober import Prober, probe_client
+from specgate.control.scraper import Scraper
 from specgate.core.events import Observer, broadcast
 from specgate.core.lanes import Lane
 from specgate.ledger.local import LocalLedger
@@ -79,7 +80,13 @@ def build(
         observe=observe,
         clock=time.monotonic,
     )
-    metrics = Metrics(view=gate.view, version=__version__)
+    scraper = Scraper(gate=gate, clock=time.monotonic)
+    metrics = Metrics(
+        view=gate.view,
+        engines=lambda: scraper.latest,
+        clock=time.monotonic,
+        version=__version__,
+    )
     listeners.append(metrics)
     tls = tls_context(settings)
     upstream: Upstream
@@ -111,6 +118,15 @@ def build(
                 )
                 for lane in Lane
             ]
+            if settings.scrape_interval_s is not None:
+                loops += [
+                    Loop(
+                        name=f"scrape-{lane}",
+                        every_s=settings.scrape_interval_s,
+                        turn=partial(scraper.scrape, client, lane),
+                    )
+                    for lane in Lane
+                ]
             loops.append(Loop(name="tick", every_s=TICK_S, turn=_ticks(gate)))
             try:
                 async with running(loops, observe):
@@ -249,4 +265,4 @@ def _ids() -> Callable[[], bytes]:
     """Fresh request ids: this process's own random prefix, and a number."""
     prefix = os.urandom(8).hex().encode("ascii")
     numbers = count(1)
-    return lambda: b"%b-%x" % (prefix, next(numbers))
+    return lambda: b"%b%06x" % (prefix, next(numbers))

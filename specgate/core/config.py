@@ -60,11 +60,13 @@ class ProxyConfig:
 
     peek_limit: bytes of a body that are read ahead and decoded for their few fields: 256 KiB are
         60 thousand tokens and a few hundred microseconds of work.
+    request_usage: ask engines for a stream's token count where its client did not.
     expose_headers: answer with x-specgate-lane and x-specgate-reason.
     accel_buffering: add `X-Accel-Buffering: no` to event streams whose engine set none.
     """
 
     timeouts: TimeoutConfig = field(default_factory=TimeoutConfig)
     peek_limit: int = 256 * 1024
+    request_usage: bool = False
     expose_headers: bool = True
     accel_buffering: bool = True

@@ -43,7 +43,8 @@ class RequestEnded(NamedTuple):
 
     lane, reason: None when it ended before a decision. status: as sent to the client; None when
     nothing was. ttft_s: from arrival to the first output on a stream, None where that has no
-    meaning or did not happen. output_tokens: the engine's own count, None where it gave none.
+    meaning or did not happen. tpot_s: seconds per output token after the first, of a stream of one
+    sequence whose count is known. output_tokens: the engine's own count, None where it gave none.
     overhead_s: time the gate itself added before and after the engine's part.
     """
 
@@ -60,6 +61,7 @@ class RequestEnded(NamedTuple):
     phase: Phase
     duration_s: float
     ttft_s: float | None
+    tpot_s: float | None
     output_tokens: int | None
     overhead_s: float | None
 

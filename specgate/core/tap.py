@@ -1,8 +1,9 @@
 """What a response says of itself, read from its bytes as they pass: first output, token count.
 
 Never counts chunks as tokens: under speculation one chunk holds several. The count is the
-engine's own (`usage`, or `meta_info` of SGLang's /generate), or unknown. Names of fields: OpenAI's
-and Anthropic's public APIs; SGLang's /generate; Ollama's NDJSON.
+engine's own (`usage`, `meta_info` of SGLang's /generate, `timings` of llama.cpp), or unknown.
+Names of fields: OpenAI's and Anthropic's public APIs; SGLang's /generate; Ollama's NDJSON;
+llama.cpp's server.
 """
 
 import json
@@ -15,14 +16,16 @@ from specgate.core.sse import EventDecoder
 TAIL = 16 * 1024
 """Bytes of a response's end that are kept: the count stands in its last event or object."""
 
-_COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"')
+_COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"', b'"predicted_n"')
 _COUNT = re.compile(rb"\s*:\s*(\d{1,12})(?=\s*[,}])")
 
 
 class Tap(Protocol):
-    """Reads along. `first_output_at`: monotonic seconds; None if nothing came, or no stream."""
+    """Reads along. `first_output_at`, `last_at`: when the first output and the last bytes of a
+    stream came, monotonic seconds; None if nothing came, or it is no stream."""
 
     first_output_at: float | None
+    last_at: float | None
 
     def feed(self, chunk: bytes, now: float) -> None: ...
 
@@ -48,15 +51,17 @@ class StreamTap:
     is looked for in them at the end: a stream costs no decoding a chunk.
     """
 
-    __slots__ = ("_decoder", "_tail", "first_output_at")
+    __slots__ = ("_decoder", "_tail", "first_output_at", "last_at")
 
     def __init__(self) -> None:
         self._decoder = EventDecoder()
         self._tail = _Tail()
         self.first_output_at: float | None = None
+        self.last_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
         self._tail.add(chunk)
+        self.last_at = now
         if self.first_output_at is None:
             for data in self._decoder.feed(chunk):
                 if carries_output(data):
@@ -70,15 +75,17 @@ class StreamTap:
 class LinesTap:
     """Newline-delimited JSON, as Ollama's API streams it; the count is in the last line."""
 
-    __slots__ = ("_tail", "first_output_at")
+    __slots__ = ("_tail", "first_output_at", "last_at")
 
     def __init__(self) -> None:
         self._tail = _Tail()
         self.first_output_at: float | None = None
+        self.last_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
         if self.first_output_at is None and chunk.strip():
             self.first_output_at = now
+        self.last_at = now
         self._tail.add(chunk)
 
     def output_tokens(self) -> int | None:
@@ -88,11 +95,12 @@ class LinesTap:
 class BodyTap:
     """A whole JSON body: no first output; the count stands near its end."""
 
-    __slots__ = ("_tail", "first_output_at")
+    __slots__ = ("_tail", "first_output_at", "last_at")
 
     def __init__(self) -> None:
         self._tail = _Tail()
         self.first_output_at: float | None = None
+        self.last_at: float | None = None
 
     def feed(self, chunk: bytes, now: float) -> None:
         self._tail.add(chunk)

@@ -19,6 +19,15 @@ class LaneView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCounters:
+    """What the engine at `url` has counted; `at`: when it was read, monotonic seconds."""
+
+    url: str
+    output_tokens: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
     """All at one moment. `load` is what the policy compares: `smoothed`, or with a smoothing of 0
     the bare count. In sequences; `oldest_s`: age of the oldest entry; `since_switch_s`: seconds;

@@ -25,6 +25,7 @@ class Account:
     lane: Lane | None = None
     reason: Reason | None = None
     rerouted: bool = False
+    asks_usage: bool = False
     status: int | None = None
     outcome: Outcome = Outcome.COMPLETED
     taken_in_at: float | None = None
@@ -49,6 +50,7 @@ class Account:
         """The fact of step 7."""
         tap = self.tap
         first = None if tap is None else tap.first_output_at
+        tokens = None if tap is None else tap.output_tokens()
         return RequestEnded(
             request_id=self.request_id.decode("ascii"),
             method=self.method,
@@ -63,9 +65,20 @@ class Account:
             phase=self.phase,
             duration_s=now - self.started_at,
             ttft_s=None if first is None else first - self.started_at,
-            output_tokens=None if tap is None else tap.output_tokens(),
+            tpot_s=self._tpot_s(tokens),
+            output_tokens=tokens,
             overhead_s=self._overhead_s(),
         )
+
+    def _tpot_s(self, tokens: int | None) -> float | None:
+        """(last - first) / (tokens - 1): several sequences share a stream's time, and their sum of
+        tokens over it would be no one's pace."""
+        tap = self.tap
+        if tap is None or tap.first_output_at is None or tap.last_at is None:
+            return None
+        if tokens is None or tokens < 2 or self.sequences != 1:
+            return None
+        return (tap.last_at - tap.first_output_at) / (tokens - 1)
 
     def _overhead_s(self) -> float | None:
         if self.taken_in_at is None or self.sent_at is None:

@@ -21,7 +21,7 @@ from specgate.core.errors import (
     NoLaneReachable,
 )
 from specgate.core.events import LaneFailed, Observer, Outcome, Phase
-from specgate.core.headers import to_lane, usable_id
+from specgate.core.headers import Pairs, to_lane, usable_id
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
 from specgate.proxy.account import Account
@@ -50,8 +50,11 @@ class Forwarder:
         account = self._opened(down)
         try:
             async with WhilePresent(down):
-                intake = await take_in(down, self.config.peek_limit)  # 2
+                intake = await take_in(  # 2
+                    down, self.config.peek_limit, request_usage=self.config.request_usage
+                )
                 account.route, account.sequences = intake.route, intake.sequences
+                account.asks_usage = intake.asks_usage
                 account.taken_in_at = self.clock()
                 try:
                     await self._serve(down, intake, account)
@@ -108,7 +111,7 @@ class Forwarder:
             method=down.method,
             target=origin.target(down.target),
             headers=to_lane(
-                down.headers,
+                _with_length(down, intake),
                 method=down.method,
                 authority=origin.authority,
                 request_id=account.request_id,
@@ -164,6 +167,17 @@ async def _until_sent(rest: AsyncIterator[bytes], account: Account) -> AsyncIter
     async for piece in rest:
         yield piece
     account.phase = Phase.PREFILL
+
+
+def _with_length(down: Downstream, intake: Intake) -> Pairs:
+    """The client's headers; of a body that was edited, with the length that it has now."""
+    if not intake.asks_usage or down.length is None:
+        return down.headers
+    length = b"%d" % sum(map(len, intake.pieces))
+    return [
+        (name, length if name.lower() == b"content-length" else value)
+        for name, value in down.headers
+    ]
 
 
 def _late(lane: Lane, limit_s: float) -> FirstByteTimeout:

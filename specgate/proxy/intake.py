@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from specgate.core.routes import RouteClass
+from specgate.core.usage import asking
 from specgate.engines.routes import classify
 from specgate.proxy.downstream import Downstream
 
@@ -22,16 +23,22 @@ MAX_SEQUENCES = 1024
 
 class Intake(NamedTuple):
     """A request, understood as far as the gate needs. `sequences`: n x prompts, at least 1 for a
-    generation route. `pieces`: the body read so far; `rest`: what is still to come, if any."""
+    generation route. `asks_usage`: the body was edited to ask for the token count. `pieces`: the
+    body read so far; `rest`: what is still to come, if any.
+    """
 
     route: RouteClass
     sequences: int
+    asks_usage: bool = False
     pieces: tuple[bytes, ...] = ()
     rest: AsyncIterator[bytes] | None = None
 
 
-async def take_in(down: Downstream, peek_limit: int) -> Intake:
-    """Read what deciding needs; raises ClientGone if the client leaves meanwhile."""
+async def take_in(down: Downstream, peek_limit: int, *, request_usage: bool = False) -> Intake:
+    """Read what deciding needs; raises ClientGone if the client leaves meanwhile.
+
+    request_usage: have a stream's token count asked for where its client did not.
+    """
     route = classify(down.method.decode("ascii", "replace"), down.path)
     sequences = int(route.is_generation)
     length = down.length
@@ -46,9 +53,14 @@ async def take_in(down: Downstream, peek_limit: int) -> Intake:
     while size <= peek_limit:
         piece = await down.read()
         if piece is None:
-            if route.is_generation:
-                sequences = sequences_of(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            return Intake(route=route, sequences=sequences, pieces=tuple(pieces))
+            if not route.is_generation:
+                return Intake(route=route, sequences=sequences, pieces=tuple(pieces))
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if request_usage and (asking := _asking(route, body)) is not None:
+                return Intake(
+                    route=route, sequences=sequences_of(body), asks_usage=True, pieces=(asking,)
+                )
+            return Intake(route=route, sequences=sequences_of(body), pieces=tuple(pieces))
         pieces.append(piece)
         size += len(piece)
     return Intake(route=route, sequences=sequences, pieces=tuple(pieces), rest=_rest(down))
@@ -69,12 +81,32 @@ class _Fields(msgspec.Struct):
     sampling_params: msgspec.Raw | None = None
 
 
+class _Stream(msgspec.Struct):
+    stream: Any = None
+    stream_options: Any = msgspec.UNSET
+
+
+def _asking(route: RouteClass, body: bytes) -> bytes | None:
+    """The body with the question for usage, None where it has no place or the client has its own
+    word on it, whatever that is."""
+    if route not in (RouteClass.CHAT, RouteClass.COMPLETIONS):
+        return None
+    try:
+        fields = _decode_stream(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    if fields.stream is not True or fields.stream_options is not msgspec.UNSET:
+        return None
+    return asking(body)
+
+
 class _Sampling(msgspec.Struct):
     n: Any = None
 
 
 _decode_fields = msgspec.json.Decoder(_Fields).decode
 _decode_sampling = msgspec.json.Decoder(_Sampling).decode
+_decode_stream = msgspec.json.Decoder(_Stream).decode
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 

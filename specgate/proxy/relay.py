@@ -5,8 +5,9 @@ from collections.abc import Callable
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import ClientHead, Pairs, to_client
+from specgate.core.headers import ClientHead, Pairs, media_type, to_client
 from specgate.core.tap import Tap, tap_for
+from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
 from specgate.proxy.downstream import Downstream
 from specgate.proxy.replies import own_headers
@@ -34,7 +35,14 @@ async def relay(
     if account.route.is_generation and not head.encoded:
         account.tap = tap_for(head.content_type)
     sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
+    if (
+        account.asks_usage
+        and media_type(head.content_type) == b"text/event-stream"
+        and not head.encoded
+    ):
+        sink = _Discreet(sink)
     await response.deliver(sink, config.timeouts.idle_s)
+    sink.end()
     await down.finish(response.trailers)
 
 
@@ -75,8 +83,32 @@ class _Patient:
         self._tap.feed(piece, self._clock())
         return full
 
+    def end(self) -> None:
+        """The body is complete."""
+
     async def drain(self) -> None:
         await within(self._send_s, self._down.drain(), self._stalled)
 
     def _stalled(self) -> ClientStalled:
         return ClientStalled(f"the client read nothing for {self._send_s:g} s")
+
+
+class _Discreet(_Patient):
+    """The same, less the usage event that only the gate asked for. The tap has read it by then."""
+
+    __slots__ = ("_filter",)
+
+    def __init__(self, sink: _Patient) -> None:
+        super().__init__(sink._down, sink._tap, sink._clock, sink._send_s)
+        self._filter = UsageFilter()
+        self.write = self._write_filtered
+
+    def _write_filtered(self, piece: bytes) -> bool:
+        if self._tap is not None:
+            self._tap.feed(piece, self._clock())
+        passed = self._filter.feed(piece)
+        return self._down.write(passed) if passed else False
+
+    def end(self) -> None:
+        if rest := self._filter.rest():
+            self._down.write(rest)

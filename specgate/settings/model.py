@@ -173,6 +173,19 @@ class Settings(BaseSettings):
         description="A PEM file with the key of UPSTREAM_CERT_FILE.",
         json_schema_extra=RESTART,
     )
+    request_usage: Annotated[bool, FLAG] = Field(
+        default=False,
+        description="Whether streams whose client did not ask for their token count are asked for "
+        "it on its behalf (`stream_options.include_usage`), and the extra event is taken out "
+        "again. The body is then edited, and events may hold a `usage` of null.",
+        json_schema_extra=RESTART,
+    )
+    scrape_interval_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        5.0,
+        description="The time, in seconds, between two readings of the engines' own token counters "
+        "from their `/metrics`; `off` reads none. What is read is shown and decides nothing.",
+        json_schema_extra=RESTART,
+    )
     probe_interval_s: Annotated[float, _POSITIVE_S] = Field(
         2.0,
         description="The time, in seconds, between two probes of each lane's health. Lower it to "
@@ -235,6 +248,7 @@ class Settings(BaseSettings):
         return ProxyConfig(
             timeouts=self.timeouts,
             peek_limit=self.peek_limit,
+            request_usage=self.request_usage,
             expose_headers=self.expose_headers,
             accel_buffering=self.accel_buffering,
         )

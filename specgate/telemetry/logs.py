@@ -153,6 +153,7 @@ class Logs:
             "phase": event.phase,
             "duration_s": _rounded(event.duration_s),
             "ttft_s": _rounded(event.ttft_s),
+            "tpot_s": _rounded(event.tpot_s),
             "output_tokens": event.output_tokens,
             "overhead_s": _rounded(event.overhead_s),
         }

@@ -4,7 +4,7 @@ Every label's values come from a closed set; nothing that a client sends becomes
 our own: an engine's would add up with the engine's in a query.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -31,7 +31,7 @@ from specgate.core.health import Health, Sign
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
-from specgate.core.view import GateView
+from specgate.core.view import EngineCounters, GateView
 from specgate.telemetry.tally import Spread, Tally
 
 _DURATION_BUCKETS = (
@@ -39,24 +39,17 @@ _DURATION_BUCKETS = (
     *(45, 60, 90, 120, 180, 300, 450, 600, 900, 1800),
 )
 _TTFT_BUCKETS = (
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-    0.8,
-    1.6,
-    3.2,
-    6.4,
-    12.8,
-    25.6,
-    60,
-    120,
-    300,
-    600,
+    *(0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6),
+    *(3.2, 6.4, 12.8, 25.6, 60, 120, 300, 600),
 )
-_OVERHEAD_BUCKETS = (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 1.28e-2, 0.05, 0.25, 1)
+_TPOT_BUCKETS = (
+    *(0.002, 0.004, 0.008, 0.012, 0.016, 0.024, 0.032),
+    *(0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1),
+)
+_OVERHEAD_BUCKETS = (
+    *(5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
+    *(3.2e-3, 6.4e-3, 1.28e-2, 0.05, 0.25, 1),
+)
 
 NO_LANE = "none"
 """The lane label of a request that ended before there was a decision."""
@@ -66,12 +59,21 @@ STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "gone", "other")
 
 
 class Metrics:
-    """An observer of facts with a registry of its own. `view` reads the gate's state live."""
+    """An observer of facts with a registry of its own. `view` reads the gate's state live,
+    `engines` what was last read of theirs; `clock`: monotonic seconds."""
 
-    def __init__(self, *, view: Callable[[], GateView], version: str) -> None:
+    def __init__(
+        self,
+        *,
+        view: Callable[[], GateView],
+        engines: Callable[[], Mapping[Lane, EngineCounters]],
+        clock: Callable[[], float],
+        version: str,
+    ) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(namespace="specgate", registry=registry)
         registry.register(_Live(view, version))
+        registry.register(_Engines(engines, clock))
 
         self._requests = Tally(
             "specgate_requests_total",
@@ -97,6 +99,13 @@ class Metrics:
             "From a streamed generation request's arrival to its first output.",
             ["lane"],
             bounds=_TTFT_BUCKETS,
+            registry=registry,
+        )
+        self._tpot = Spread(
+            "specgate_tpot_seconds",
+            "Seconds per output token after the first, of streams of one sequence with a count.",
+            ["lane"],
+            bounds=_TPOT_BUCKETS,
             registry=registry,
         )
         self._tokens = Tally(
@@ -197,6 +206,8 @@ class Metrics:
         self._duration.observe(event.duration_s, by_lane)
         if event.ttft_s is not None:
             self._ttft.observe(event.ttft_s, by_lane)
+        if event.tpot_s is not None:
+            self._tpot.observe(event.tpot_s, by_lane)
         if event.output_tokens is not None:
             self._tokens.add(by_lane, event.output_tokens)
         elif event.outcome is Outcome.COMPLETED and status == "2xx":
@@ -207,6 +218,7 @@ class Metrics:
         for lane in Lane:
             self._duration.begin(lane)
             self._ttft.begin(lane)
+            self._tpot.begin(lane)
             self._tokens.begin(lane)
             self._uncounted.begin(lane)
             self._reroutes.begin(lane)
@@ -277,6 +289,33 @@ class _Live(Collector):
         yield InfoMetricFamily(
             "specgate_build", "What is running.", value={"version": self._version}
         )
+
+
+class _Engines(Collector):
+    """What the engines count themselves: a stream that states no usage is counted here alone."""
+
+    def __init__(
+        self, latest: Callable[[], Mapping[Lane, EngineCounters]], clock: Callable[[], float]
+    ) -> None:
+        self._latest = latest
+        self._clock = clock
+
+    def collect(self) -> Iterable[Metric]:
+        tokens = CounterMetricFamily(
+            "specgate_engine_output_tokens",
+            "Output tokens by the engine's own counter; no series where it has none.",
+            labels=["lane"],
+        )
+        age = GaugeMetricFamily(
+            "specgate_engine_read_age_seconds",
+            "Time since the engine's counters were last read.",
+            labels=["lane"],
+        )
+        for lane, read in self._latest().items():
+            tokens.add_metric([lane], read.output_tokens)
+            age.add_metric([lane], self._clock() - read.at)
+        yield tokens
+        yield age
 
 
 def _edges(view: GateView) -> Iterable[Metric]:

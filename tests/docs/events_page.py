@@ -70,6 +70,7 @@ ENDED = RequestEnded(
     outcome=Outcome.COMPLETED,
     phase=Phase.STREAM,
     duration_s=1.2,
+    tpot_s=0.02,
     ttft_s=0.1,
     output_tokens=96,
     overhead_s=0.0003,

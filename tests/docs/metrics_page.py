@@ -1,5 +1,6 @@
 """docs/reference/metrics.md, from `specgate.telemetry.metrics`."""
 
+import time
 from collections.abc import Iterable, Mapping
 from string import Template
 
@@ -11,6 +12,7 @@ from specgate.core.health import Health, Sign
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
+from specgate.core.view import EngineCounters
 from specgate.telemetry.metrics import NO_LANE, STATUS_CLASSES, Metrics
 from tests.docs.a_gate import a_gate
 from tests.docs.markdown import code, table, written_from
@@ -94,7 +96,13 @@ PROCESS = "specgate_process_"
 
 def families() -> list[Metric]:
     """Every family there is, as a scrape finds it, in the order of the scrape."""
-    metrics = Metrics(view=a_gate(threshold="8").gate.view, version="0")
+    read = {lane: EngineCounters(url="", output_tokens=1, at=0.0) for lane in Lane}
+    metrics = Metrics(
+        view=a_gate(threshold="8").gate.view,
+        engines=lambda: read,
+        clock=time.monotonic,
+        version="0",
+    )
     return list(metrics.registry.collect())
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import time
 from typing import get_args
 
 import click
@@ -62,7 +63,7 @@ def test_every_metric_is_there():
 
 def test_a_label_never_has_a_value_that_the_page_does_not_list():
     """Everything that can happen to a request, one after the other, and then a scrape."""
-    metrics = Metrics(view=a_gate().gate.view, version="0")
+    metrics = Metrics(view=a_gate().gate.view, engines=dict, clock=time.monotonic, version="0")
     for sample in SAMPLES:
         metrics(sample)
     for lane in (None, *Lane):

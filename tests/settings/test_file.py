@@ -43,6 +43,8 @@ def test_every_setting_can_be_in_the_file(file):
         upstream_ca_file = "/etc/ca.pem"
         upstream_cert_file = "/etc/cert.pem"
         upstream_key_file = "/etc/key.pem"
+        request_usage = true
+        scrape_interval_s = "off"
         probe_interval_s = 4
         admin_token = "s3cret"
         log_level = "debug"

@@ -133,6 +133,8 @@ def test_defaults():
         "upstream_ca_file": None,
         "upstream_cert_file": None,
         "upstream_key_file": None,
+        "request_usage": False,
+        "scrape_interval_s": 5.0,
         "probe_interval_s": 2.0,
         "admin_token": None,
         "log_level": "info",
