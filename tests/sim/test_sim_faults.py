@@ -93,7 +93,8 @@ async def test_a_whole_reply_can_be_cut_too(spec: RunningLane) -> None:
 
 
 async def test_a_stalled_stream_stays_open_and_in_flight(spec: RunningLane) -> None:
-    spec.engine.set_faults(Faults(stall_after_chunks=2))
+    # After the first: on a slow machine a whole stream may come in two.
+    spec.engine.set_faults(Faults(stall_after_chunks=1))
     pieces: list[bytes] = []
     async with client_of(spec) as client:
         task = asyncio.get_running_loop().create_task(raw_stream(client, STREAM, pieces))
@@ -104,7 +105,7 @@ async def test_a_stalled_stream_stays_open_and_in_flight(spec: RunningLane) -> N
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     raw = b"".join(pieces)
-    assert raw.count(b'"role":null') == 2
+    assert raw.count(b'"role":null') == 1
     assert b"[DONE]" not in raw
 
 
