@@ -23,7 +23,7 @@ class Cell:
     """One arm at one level in one repeat, ramp and tail excluded.
 
     concurrency: requests held in flight. context: prompt tokens aimed at, None for as they are.
-    max_tokens: output tokens asked for. repeat: 0, 1, ...; order: its place within its block, from 0.
+    max_tokens: output tokens asked for. repeat: 0, 1, ...; order: its place in its block, from 0.
     paired: whether the arms of its block were measured within one run, on the same prompts.
     requests: those that count. window_s: the time in which all `concurrency` were in flight.
     tok_s: output tokens in the window by the engines' own count, over window_s.
