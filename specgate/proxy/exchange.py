@@ -115,6 +115,13 @@ class Exchange:
         held = self.values.get(b"expect", b"").lower() == b"100-continue"
         return held and not self.http10 and self.refusal is None and not self.body_ended
 
+    def whole(self) -> bytes | None:
+        # Most bodies have come, and in one piece, before their request's task begins.
+        if not self.body_ended or len(self._pieces) != 1:
+            return None
+        self._waiting = 0
+        return self._pieces.popleft()
+
     async def read(self) -> bytes | None:
         while not self._pieces:
             if self._fault is not None:
@@ -155,11 +162,8 @@ class Exchange:
             extra += b"connection: close\r\n"
         elif self.http10:
             extra += b"connection: keep-alive\r\n"
-        lines = [b"HTTP/1.1 %d %b\r\n" % (status, reason or _PHRASES.get(status, b""))]
-        lines += [b"%b: %b\r\n" % pair for pair in headers]
-        lines.append(extra)
-        lines.append(b"\r\n")
-        self._wire.send(b"".join(lines))
+        first = b"HTTP/1.1 %d %b" % (status, reason or _PHRASES.get(status, b""))
+        self._wire.send(b"\r\n".join([first, *map(b": ".join, headers), extra + b"\r\n"]))
 
     def write(self, piece: bytes) -> bool:
         wire = self._wire

@@ -1,11 +1,11 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import ClientHead, Pairs, media_type, to_client
+from specgate.core.headers import ClientHead, media_type, to_client
 from specgate.core.tap import Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
@@ -47,12 +47,12 @@ async def relay(
 
 
 def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
-    own: Pairs = []
+    own: Iterable[tuple[bytes, bytes]] = ()
     if config.expose_headers and account.reason is not None:
-        own = own_headers(lane=response.lane, reason=account.reason)
+        own = own_headers(response.lane, account.reason)
     return to_client(
         response.headers,
-        request_id=account.request_id,
+        request_id=account.wire_id,
         accel_buffering=config.accel_buffering,
         own=own,
     )
