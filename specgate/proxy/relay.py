@@ -75,13 +75,21 @@ class _Patient:
         self._clock = clock
         self._send_s = send_s
         # Without a tap a piece goes straight through, one call a piece.
-        self.write = down.write if tap is None else self._write_and_tap
+        self.write = down.write if tap is None else self._through(down.write, tap.feed, clock)
 
-    def _write_and_tap(self, piece: bytes) -> bool:
-        full = self._down.write(piece)
-        assert self._tap is not None
-        self._tap.feed(piece, self._clock())
-        return full
+    @staticmethod
+    def _through(
+        write: Callable[[bytes], bool],
+        feed: Callable[[bytes, float], None],
+        clock: Callable[[], float],
+    ) -> Callable[[bytes], bool]:
+        # A closure: what it calls for each chunk of a stream is bound once.
+        def write_and_feed(piece: bytes) -> bool:
+            full = write(piece)
+            feed(piece, clock())
+            return full
+
+        return write_and_feed
 
     def end(self) -> None:
         """The body is complete."""
