@@ -14,7 +14,14 @@ from specgate.core.headers import media_type
 from specgate.core.sse import EventDecoder
 
 TAIL = 16 * 1024
-"""Bytes of a response's end that are kept: the count stands in its last event or object."""
+"""Bytes of a whole body's end that are kept: the count stands near it."""
+
+STREAM_TAIL = 8 * 1024
+"""The same of a stream, where it stands in one of the last events. With 16 KiB the tails were the
+largest part of the memory that a stream takes."""
+
+_LOOSE = 4 * 1024
+"""Bytes that come on top until what is kept is cut to size again."""
 
 _COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"', b'"predicted_n"')
 _COUNT = re.compile(rb"\s*:\s*(\d{1,12})(?=\s*[,}])")
@@ -45,11 +52,13 @@ def tap_for(content_type: bytes | None) -> Tap:
 
 
 class _Tail:
-    """The last TAIL bytes of what passed, at least; joined seldom."""
+    """The last `keep` bytes of what passed, at least; joined seldom."""
 
-    __slots__ = ("_pieces", "_size", "first_output_at", "last_at")
+    __slots__ = ("_keep", "_most", "_pieces", "_size", "first_output_at", "last_at")
 
-    def __init__(self) -> None:
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._most = keep + _LOOSE
         self._pieces: list[bytes] = []
         self._size = 0
         self.first_output_at: float | None = None
@@ -59,9 +68,9 @@ class _Tail:
         # One call a piece, for all taps: it is made for every chunk of every stream.
         self._pieces.append(chunk)
         self._size += len(chunk)
-        if self._size > 2 * TAIL:
-            self._pieces = [b"".join(self._pieces)[-TAIL:]]
-            self._size = TAIL
+        if self._size > self._most:
+            self._pieces = [b"".join(self._pieces)[-self._keep :]]
+            self._size = self._keep
         self.last_at = now
         if self.first_output_at is None and self._carries(chunk):
             self.first_output_at = now
@@ -87,7 +96,7 @@ class StreamTap(_Tail):
     __slots__ = ("_decoder",)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(STREAM_TAIL)
         self._decoder = EventDecoder()
 
     def _carries(self, chunk: bytes) -> bool:
@@ -99,6 +108,9 @@ class LinesTap(_Tail):
 
     __slots__ = ()
 
+    def __init__(self) -> None:
+        super().__init__(STREAM_TAIL)
+
     def _carries(self, chunk: bytes) -> bool:
         return bool(chunk.strip())
 
@@ -107,6 +119,9 @@ class BodyTap(_Tail):
     """A whole JSON body: no stream, and so no times; the count stands near its end."""
 
     __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(TAIL)
 
     def feed(self, chunk: bytes, now: float) -> None:
         super().feed(chunk, now)
