@@ -33,32 +33,31 @@ class SmoothedLoad:
     An average over *arrivals* would be biased towards bursts: each burst brings its own samples.
     """
 
-    __slots__ = ("_at", "_count", "_tau_s", "_value")
+    __slots__ = ("_at", "_tau_s", "_value", "count")
 
     def __init__(self, tau_s: float, now: float) -> None:
         self._tau_s = tau_s
         self._at = now
-        self._count = 0
         self._value = 0.0
-
-    @property
-    def count(self) -> int:
-        return self._count
+        self.count = 0
+        """What was observed last. For reading; `observe` changes it."""
 
     def read(self, now: float) -> float:
         """The average at `now`, monotonic seconds. A clock that stands still changes nothing."""
         if self._tau_s <= 0.0:
-            return float(self._count)
+            return float(self.count)
         elapsed = now - self._at
         if elapsed <= 0.0:
             return self._value
-        return self._count + (self._value - self._count) * math.exp(-elapsed / self._tau_s)
+        count = self.count
+        return count + (self._value - count) * math.exp(-elapsed / self._tau_s)
 
     def observe(self, count: int, now: float) -> None:
         """From `now` on the count is `count`."""
         self._value = self.read(now)
-        self._at = max(self._at, now)
-        self._count = count
+        if now > self._at:
+            self._at = now
+        self.count = count
 
     def retune(self, tau_s: float, now: float) -> None:
         """Change the time constant; what was learnt so far stays."""

@@ -14,7 +14,14 @@ from specgate.core.headers import media_type
 from specgate.core.sse import EventDecoder
 
 TAIL = 16 * 1024
-"""Bytes of a response's end that are kept: the count stands in its last event or object."""
+"""Bytes of a whole body's end that are kept: the count stands near it."""
+
+STREAM_TAIL = 8 * 1024
+"""The same of a stream, where it stands in one of the last events. With 16 KiB the tails were the
+largest part of the memory that a stream takes."""
+
+_LOOSE = 4 * 1024
+"""Bytes that come on top until what is kept is cut to size again."""
 
 _COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"', b'"predicted_n"')
 _COUNT = re.compile(rb"\s*:\s*(\d{1,12})(?=\s*[,}])")
@@ -44,94 +51,92 @@ def tap_for(content_type: bytes | None) -> Tap:
     return BodyTap()
 
 
-class StreamTap:
+class _Tail:
+    """The last `keep` bytes of what passed, at least; joined seldom."""
+
+    __slots__ = ("_keep", "_most", "_pieces", "_size", "first_output_at", "last_at")
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._most = keep + _LOOSE
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.first_output_at: float | None = None
+        self.last_at: float | None = None
+
+    def feed(self, chunk: bytes, now: float) -> None:
+        # One call a piece, for all taps: it is made for every chunk of every stream.
+        self._pieces.append(chunk)
+        self._size += len(chunk)
+        if self._size > self._most:
+            self._pieces = [b"".join(self._pieces)[-self._keep :]]
+            self._size = self._keep
+        self.last_at = now
+        if self.first_output_at is None and self._carries(chunk):
+            self.first_output_at = now
+
+    def _carries(self, chunk: bytes) -> bool:
+        """Whether it holds the first output, or a part of it."""
+        raise NotImplementedError
+
+    def output_tokens(self) -> int | None:
+        return last_count(self._tail())
+
+    def _tail(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+class StreamTap(_Tail):
     """Server-Sent Events. The first output is the first event that carries any, not the role.
 
     Until then events are decoded; from then on only the stream's last bytes are kept, and the count
     is looked for in them at the end: a stream costs no decoding a chunk.
     """
 
-    __slots__ = ("_decoder", "_tail", "first_output_at", "last_at")
+    __slots__ = ("_decoder",)
 
     def __init__(self) -> None:
+        super().__init__(STREAM_TAIL)
         self._decoder = EventDecoder()
-        self._tail = _Tail()
-        self.first_output_at: float | None = None
-        self.last_at: float | None = None
 
-    def feed(self, chunk: bytes, now: float) -> None:
-        self._tail.add(chunk)
-        self.last_at = now
-        if self.first_output_at is None:
-            for data in self._decoder.feed(chunk):
-                if carries_output(data):
-                    self.first_output_at = now
-                    break
-
-    def output_tokens(self) -> int | None:
-        return last_count(self._tail.bytes())
+    def _carries(self, chunk: bytes) -> bool:
+        return any(carries_output(data) for data in self._decoder.feed(chunk))
 
 
-class LinesTap:
+class LinesTap(_Tail):
     """Newline-delimited JSON, as Ollama's API streams it; the count is in the last line."""
 
-    __slots__ = ("_tail", "first_output_at", "last_at")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._tail = _Tail()
-        self.first_output_at: float | None = None
-        self.last_at: float | None = None
+        super().__init__(STREAM_TAIL)
 
-    def feed(self, chunk: bytes, now: float) -> None:
-        if self.first_output_at is None and chunk.strip():
-            self.first_output_at = now
-        self.last_at = now
-        self._tail.add(chunk)
-
-    def output_tokens(self) -> int | None:
-        return last_count(self._tail.bytes())
+    def _carries(self, chunk: bytes) -> bool:
+        return bool(chunk.strip())
 
 
-class BodyTap:
-    """A whole JSON body: no first output; the count stands near its end."""
+class BodyTap(_Tail):
+    """A whole JSON body: no stream, and so no times; the count stands near its end."""
 
-    __slots__ = ("_tail", "first_output_at", "last_at")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._tail = _Tail()
-        self.first_output_at: float | None = None
-        self.last_at: float | None = None
+        super().__init__(TAIL)
 
     def feed(self, chunk: bytes, now: float) -> None:
-        self._tail.add(chunk)
+        super().feed(chunk, now)
+        self.last_at = None
+
+    def _carries(self, chunk: bytes) -> bool:
+        return False
 
     def output_tokens(self) -> int | None:
-        tail = self._tail.bytes()
+        tail = self._tail()
         if tail.startswith(b"["):
             # A batch of /generate: each reply has its own.
             counts = [count for reply in _listed(tail) if (count := last_count(reply)) is not None]
             return sum(counts) if counts else None
         return last_count(tail)
-
-
-class _Tail:
-    """The last TAIL bytes of what passed, at least; joined seldom."""
-
-    __slots__ = ("_pieces", "_size")
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def add(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self._size += len(piece)
-        if self._size > 2 * TAIL:
-            self._pieces = [b"".join(self._pieces)[-TAIL:]]
-            self._size = TAIL
-
-    def bytes(self) -> bytes:
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
 
 def last_count(text: bytes) -> int | None:

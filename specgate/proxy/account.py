@@ -3,31 +3,19 @@
 from dataclasses import dataclass
 
 from specgate.core.errors import ClientGone, ClientStalled, Fault, LaneFault
-from specgate.core.events import Outcome, Phase, RequestEnded
-from specgate.core.lanes import Lane
-from specgate.core.policy import Reason
-from specgate.core.routes import RouteClass
+from specgate.core.events import Outcome, RequestEnded
 from specgate.core.tap import Tap
 
 
-@dataclass(slots=True, kw_only=True)
-class Account:
-    """Times are monotonic seconds. The gate's own time is what passes between `taken_in_at` and
-    `sent_at` (deciding), and between `head_at` and `answered_at` (starting the answer)."""
+@dataclass(slots=True)
+class Account(RequestEnded):
+    """The fact of step 7 while it comes about. Times are monotonic seconds. The gate's own time is
+    what passes between `taken_in_at` and `sent_at` (deciding), and between `head_at` and
+    `answered_at` (starting the answer). `wire_id`: the request id as it travels in headers."""
 
-    request_id: bytes
-    method: str
-    path: str
-    started_at: float
-    route: RouteClass = RouteClass.OTHER
-    sequences: int = 0
-    phase: Phase = Phase.UPLOAD
-    lane: Lane | None = None
-    reason: Reason | None = None
-    rerouted: bool = False
+    wire_id: bytes = b""
+    started_at: float = 0.0
     asks_usage: bool = False
-    status: int | None = None
-    outcome: Outcome = Outcome.COMPLETED
     taken_in_at: float | None = None
     sent_at: float | None = None
     head_at: float | None = None
@@ -47,43 +35,28 @@ class Account:
                 self.outcome = Outcome.REFUSED
 
     def ended(self, now: float) -> RequestEnded:
-        """The fact of step 7."""
+        """The fact, whole."""
+        self.duration_s = now - self.started_at
         tap = self.tap
-        first = None if tap is None else tap.first_output_at
-        tokens = None if tap is None else tap.output_tokens()
-        return RequestEnded(
-            request_id=self.request_id.decode("ascii"),
-            method=self.method,
-            path=self.path,
-            route=self.route,
-            sequences=self.sequences,
-            lane=self.lane,
-            reason=self.reason,
-            rerouted=self.rerouted,
-            status=self.status,
-            outcome=self.outcome,
-            phase=self.phase,
-            duration_s=now - self.started_at,
-            ttft_s=None if first is None else first - self.started_at,
-            tpot_s=self._tpot_s(tokens),
-            output_tokens=tokens,
-            overhead_s=self._overhead_s(),
-        )
+        if tap is not None:
+            first = tap.first_output_at
+            self.ttft_s = None if first is None else first - self.started_at
+            self.output_tokens = tap.output_tokens()
+            self.tpot_s = self._tpot_s(tap)
+        if self.answered_at is not None:
+            assert self.taken_in_at is not None
+            assert self.sent_at is not None
+            assert self.head_at is not None
+            before = self.sent_at - self.taken_in_at
+            self.overhead_s = before + (self.answered_at - self.head_at)
+        return self
 
-    def _tpot_s(self, tokens: int | None) -> float | None:
+    def _tpot_s(self, tap: Tap) -> float | None:
         """(last - first) / (tokens - 1): several sequences share a stream's time, and their sum of
         tokens over it would be no one's pace."""
-        tap = self.tap
-        if tap is None or tap.first_output_at is None or tap.last_at is None:
+        tokens = self.output_tokens
+        if tap.first_output_at is None or tap.last_at is None:
             return None
         if tokens is None or tokens < 2 or self.sequences != 1:
             return None
         return (tap.last_at - tap.first_output_at) / (tokens - 1)
-
-    def _overhead_s(self) -> float | None:
-        if self.taken_in_at is None or self.sent_at is None:
-            return None
-        before = self.sent_at - self.taken_in_at
-        if self.head_at is None or self.answered_at is None:
-            return None
-        return before + (self.answered_at - self.head_at)

@@ -95,6 +95,9 @@ class AsgiDownstream:
         self.values: Mapping[bytes, bytes] = first_values(self.headers)
         self.length = body_length(self.values)
 
+    def whole(self) -> bytes | None:
+        return None
+
     async def read(self) -> bytes | None:
         while not self._at_end:
             message = await self._receive()

@@ -27,6 +27,10 @@ class Downstream(Sink, Protocol):
     values: Mapping[bytes, bytes]
     length: int | None
 
+    def whole(self) -> bytes | None:
+        """The request's body, if all of it has come in one piece; None: `read` it."""
+        ...
+
     async def read(self) -> bytes | None:
         """The next piece of the request's body, None at its end.
 

@@ -131,6 +131,13 @@ class Exchange:
         waits = self.length != 0 and not self.body_ended
         return held and waits and not self.http10 and self.refusal is None
 
+    def whole(self) -> bytes | None:
+        # Most bodies have come, and in one piece, before their request's task begins.
+        if not self.body_ended or len(self._pieces) != 1:
+            return None
+        self._waiting = 0
+        return self._pieces.popleft()
+
     async def read(self) -> bytes | None:
         while not self._pieces:
             if self.refusal is not None:
@@ -171,11 +178,8 @@ class Exchange:
             extra += b"connection: close\r\n"
         elif self.http10:
             extra += b"connection: keep-alive\r\n"
-        lines = [b"HTTP/1.1 %d %b\r\n" % (status, reason or _PHRASES.get(status, b""))]
-        lines += [b"%b: %b\r\n" % pair for pair in headers]
-        lines.append(extra)
-        lines.append(b"\r\n")
-        self._wire.send(b"".join(lines))
+        first = b"HTTP/1.1 %d %b" % (status, reason or _PHRASES.get(status, b""))
+        self._wire.send(b"\r\n".join([first, *map(b": ".join, headers), extra + b"\r\n"]))
 
     def write(self, piece: bytes) -> bool:
         wire = self._wire

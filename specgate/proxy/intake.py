@@ -14,7 +14,6 @@ import msgspec
 
 from specgate.core.routes import RouteClass
 from specgate.core.usage import asking
-from specgate.engines.routes import classify
 from specgate.proxy.downstream import Downstream
 
 MAX_SEQUENCES = 1024
@@ -23,47 +22,46 @@ MAX_SEQUENCES = 1024
 
 class Intake(NamedTuple):
     """A request, understood as far as the gate needs. `sequences`: n x prompts, at least 1 for a
-    generation route. `asks_usage`: the body was edited to ask for the token count. `pieces`: the
-    body read so far; `rest`: what is still to come, if any.
+    generation route. `pieces`: the body read so far; `rest`: what is still to come, if any.
+    `asks_usage`: the body was edited to ask for the token count.
     """
 
-    route: RouteClass
     sequences: int
-    asks_usage: bool = False
     pieces: tuple[bytes, ...] = ()
     rest: AsyncIterator[bytes] | None = None
+    asks_usage: bool = False
 
 
-async def take_in(down: Downstream, peek_limit: int, *, request_usage: bool = False) -> Intake:
+async def take_in(
+    down: Downstream, route: RouteClass, peek_limit: int, *, request_usage: bool = False
+) -> Intake:
     """Read what deciding needs; raises ClientGone if the client leaves meanwhile.
 
     request_usage: have a stream's token count asked for where its client did not.
     """
-    route = classify(down.method.decode("ascii", "replace"), down.path)
-    sequences = int(route.is_generation)
+    generates = route is not RouteClass.OTHER
     length = down.length
     if length == 0:
-        return Intake(route=route, sequences=sequences)
+        return Intake(int(generates))
     # Of unknown length, and nothing in it matters here: it may be a stream that never ends.
-    endless = length is None and not route.is_generation
+    endless = length is None and not generates
     if endless or (length is not None and length > peek_limit):
-        return Intake(route=route, sequences=sequences, rest=_rest(down))
-    pieces: list[bytes] = []
-    size = 0
-    while size <= peek_limit:
-        piece = await down.read()
-        if piece is None:
-            if not route.is_generation:
-                return Intake(route=route, sequences=sequences, pieces=tuple(pieces))
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            if request_usage and (asking := _asking(route, body)) is not None:
-                return Intake(
-                    route=route, sequences=sequences_of(body), asks_usage=True, pieces=(asking,)
-                )
-            return Intake(route=route, sequences=sequences_of(body), pieces=tuple(pieces))
-        pieces.append(piece)
-        size += len(piece)
-    return Intake(route=route, sequences=sequences, pieces=tuple(pieces), rest=_rest(down))
+        return Intake(int(generates), (), _rest(down))
+    if (body := down.whole()) is not None:
+        pieces = [body]
+    else:
+        pieces, size = [], 0
+        while (piece := await down.read()) is not None:
+            pieces.append(piece)
+            size += len(piece)
+            if size > peek_limit:
+                return Intake(int(generates), tuple(pieces), _rest(down))
+    if not generates:
+        return Intake(0, tuple(pieces))
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if request_usage and (asking := _asking(route, body)) is not None:
+        return Intake(sequences_of(body), (asking,), None, asks_usage=True)
+    return Intake(sequences_of(body), tuple(pieces))
 
 
 async def _rest(down: Downstream) -> AsyncIterator[bytes]:
@@ -117,17 +115,20 @@ def sequences_of(body: bytes) -> int:
         n = fields.n
         if fields.sampling_params is not None and n is None:
             n = _decode_sampling(fields.sampling_params).n
-        prompts = max(_prompts(raw) for raw in (fields.prompt, fields.text, fields.input_ids))
+        prompts = 1
+        for raw in (fields.prompt, fields.text, fields.input_ids):
+            if raw is not None:
+                prompts = max(prompts, _prompts(raw))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return 1
+    if n is None and prompts == 1:
+        return 1  # the common case
     copies = n if isinstance(n, int) and not isinstance(n, bool) else 1
     return min(MAX_SEQUENCES, max(1, copies) * prompts)
 
 
-def _prompts(raw: msgspec.Raw | None) -> int:
+def _prompts(raw: msgspec.Raw) -> int:
     """1 for a text or a list of token ids; the length of a list of texts or of lists."""
-    if raw is None:
-        return 1
     value = bytes(raw).lstrip()
     if not value.startswith(b"["):
         return 1

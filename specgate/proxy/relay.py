@@ -1,11 +1,11 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import ClientHead, Pairs, media_type, to_client
+from specgate.core.headers import ClientHead, media_type, to_client
 from specgate.core.tap import Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
@@ -47,12 +47,12 @@ async def relay(
 
 
 def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
-    own: Pairs = []
+    own: Iterable[tuple[bytes, bytes]] = ()
     if config.expose_headers and account.reason is not None:
-        own = own_headers(lane=response.lane, reason=account.reason)
+        own = own_headers(response.lane, account.reason)
     return to_client(
         response.headers,
-        request_id=account.request_id,
+        request_id=account.wire_id,
         accel_buffering=config.accel_buffering,
         own=own,
     )
@@ -75,13 +75,21 @@ class _Patient:
         self._clock = clock
         self._send_s = send_s
         # Without a tap a piece goes straight through, one call a piece.
-        self.write = down.write if tap is None else self._write_and_tap
+        self.write = down.write if tap is None else self._through(down.write, tap.feed, clock)
 
-    def _write_and_tap(self, piece: bytes) -> bool:
-        full = self._down.write(piece)
-        assert self._tap is not None
-        self._tap.feed(piece, self._clock())
-        return full
+    @staticmethod
+    def _through(
+        write: Callable[[bytes], bool],
+        feed: Callable[[bytes, float], None],
+        clock: Callable[[], float],
+    ) -> Callable[[bytes], bool]:
+        # A closure: what it calls for each chunk of a stream is bound once.
+        def write_and_feed(piece: bytes) -> bool:
+            full = write(piece)
+            feed(piece, clock())
+            return full
+
+        return write_and_feed
 
     def end(self) -> None:
         """The body is complete."""

@@ -1,17 +1,21 @@
 """The gate's own replies on the engines' paths: OpenAI-shaped errors, as clients expect them."""
 
 import json
+from functools import cache
 
 from specgate.core.errors import Fault, NoLaneReachable
 from specgate.core.headers import OWN_PREFIX, Pairs
+from specgate.core.lanes import Lane
+from specgate.core.policy import Reason
 
 LANE_HEADER = OWN_PREFIX + b"lane"
 REASON_HEADER = OWN_PREFIX + b"reason"
 
 
-def own_headers(*, lane: str, reason: str) -> Pairs:
-    """What the gate says of its decision."""
-    return [(LANE_HEADER, lane.encode("ascii")), (REASON_HEADER, reason.encode("ascii"))]
+@cache
+def own_headers(lane: Lane, reason: Reason) -> tuple[tuple[bytes, bytes], ...]:
+    """What the gate says of its decision. Both sets are closed, so that each pair is made once."""
+    return (LANE_HEADER, lane.encode("ascii")), (REASON_HEADER, reason.encode("ascii"))
 
 
 def error_body(message: str, *, kind: str, code: str) -> bytes:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class WhilePresent:
-    """`async with WhilePresent(down):` cancels its block when the client leaves, and raises
+    """`with WhilePresent(down):` cancels its block when the client leaves, and raises
     ClientGone in its place. A cancellation from elsewhere passes as what it is."""
 
     __slots__ = ("_cancelling", "_down", "_left", "_task")
@@ -21,7 +21,7 @@ class WhilePresent:
         self._down = down
         self._left = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
@@ -32,7 +32,7 @@ class WhilePresent:
         self._left = True
         self._task.cancel()
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,

@@ -6,10 +6,8 @@ choose (path, request id) is a value of a field, and every renderer escapes it.
 
 import logging
 import sys
-import time
 from typing import Any
 
-import msgspec
 import structlog
 
 from specgate.core.config import ALWAYS, NEVER
@@ -27,8 +25,7 @@ from specgate.core.events import (
 )
 from specgate.core.health import Health
 from specgate.telemetry.lines import LineWriter
-
-PATH_MAX = 200
+from specgate.telemetry.request_line import Stamp, encode_line, request_line
 
 _QUIET = ("httpx2", "httpcore2", "uvicorn.access", "uvicorn.error", "asyncio")
 """Libraries whose INFO lines would double ours."""
@@ -105,8 +102,7 @@ class Logs:
         self._log = structlog.stdlib.get_logger("specgate")
         self._lines = lines
         self._loudly = lines is None or logging.getLogger().isEnabledFor(logging.INFO)
-        self._second = 0
-        self._second_text = b""
+        self._stamp = Stamp()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -139,63 +135,20 @@ class Logs:
         ours = event.outcome in _BAD
         if not (ours or self._loudly):
             return  # before its fields cost anything
-        fields: dict[str, Any] = {
-            "request_id": event.request_id,
-            "method": event.method,
-            "path": event.path[:PATH_MAX],
-            "route": event.route,
-            "sequences": event.sequences,
-            "lane": event.lane,
-            "reason": event.reason,
-            "rerouted": event.rerouted,
-            "status": _status(event),
-            "outcome": event.outcome,
-            "phase": event.phase,
-            "duration_s": _rounded(event.duration_s),
-            "ttft_s": _rounded(event.ttft_s),
-            "tpot_s": _rounded(event.tpot_s),
-            "output_tokens": event.output_tokens,
-            "overhead_s": _rounded(event.overhead_s),
-        }
+        line = request_line(event, self._stamp.now(), "warning" if ours else "info")
         if self._lines is None:
-            (self._log.warning if ours else self._log.info)("request", **fields)
-            return
-        head = b'{"timestamp":"%b","level":"%b","event":"request","logger":"specgate",' % (
-            self._stamp(),
-            b"warning" if ours else b"info",
-        )
-        self._lines.write(head + _encode(fields)[1:] + b"\n")
-
-    def _stamp(self) -> bytes:
-        """Now, to the millisecond; the second's text is made once a second."""
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-        return b"%b.%03dZ" % (self._second_text, (now - second) * 1000)
+            (self._log.warning if ours else self._log.info)("request", **line.fields())
+        else:
+            self._lines.write(encode_line(line) + b"\n")
 
 
 _BAD = frozenset({Outcome.GATE_ERROR, Outcome.LANE_FAILED, Outcome.REFUSED})
-_encode = msgspec.json.Encoder().encode
-
-
-def _status(event: RequestEnded) -> int:
-    """As nginx logs it: 499 for a client that left, whether or not it had a status by then. An
-    error of the gate before a status is the server's 500."""
-    if event.outcome is Outcome.CLIENT_GONE:
-        return 499
-    return 500 if event.status is None else event.status
 
 
 def _word(threshold: float | None) -> float | str | None:
     """JSON has no infinity; and these two have names."""
     words = {NEVER: "never", ALWAYS: "always"}
     return threshold if threshold is None else words.get(threshold, threshold)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def listener_failed(observer: Any, error: Exception) -> None:

@@ -22,7 +22,8 @@ from specgate.core.lanes import Lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a lane is. `base`: path prefix of its URL, without a trailing slash, maybe empty."""
+    """Where a lane is. `base`: path prefix of its URL, without a trailing slash, maybe empty.
+    `authority`: the Host header's value: IPv6 in brackets, a default port left out."""
 
     lane: Lane
     scheme: str
@@ -30,32 +31,30 @@ class Origin:
     port: int
     base: bytes
     url: str
+    authority: bytes
 
     @classmethod
     def of(cls, lane: Lane, url: str) -> "Origin":
         """From a validated http(s) URL."""
         parts: SplitResult = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        default = 443 if parts.scheme == "https" else 80
+        port = parts.port or default
+        host = parts.hostname or ""
+        name = f"[{host}]" if ":" in host else host
         return cls(
             lane=lane,
             scheme=parts.scheme,
-            host=parts.hostname or "",
+            host=host,
             port=port,
             base=parts.path.rstrip("/").encode("ascii"),
             url=url.rstrip("/"),
+            authority=(name if port == default else f"{name}:{port}").encode("ascii"),
         )
 
     def target(self, target: bytes) -> bytes:
         """A client's request target as this lane is to see it: behind the base, if there is one.
         `*` (of OPTIONS) has no path to be put behind anything."""
         return self.base + target if target.startswith(b"/") else target
-
-    @property
-    def authority(self) -> bytes:
-        """The Host header's value: IPv6 in brackets, a default port left out."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        default = {"http": 80, "https": 443}[self.scheme]
-        return (host if self.port == default else f"{host}:{self.port}").encode("ascii")
 
 
 class Request(NamedTuple):
@@ -74,16 +73,14 @@ class Request(NamedTuple):
 
     def opening(self) -> bytes:
         """The head, and what of the body is in memory, as bytes on the wire."""
-        lines = [b"%b %b HTTP/1.1\r\n" % (self.method, self.target)]
-        lines += [b"%b: %b\r\n" % pair for pair in self.headers]
-        lines.append(b"\r\n")
+        # Joined without a step of ours a field: half the cost of formatting each.
+        lines = [b"%b %b HTTP/1.1" % (self.method, self.target), *map(b": ".join, self.headers)]
         if not self.chunked:
-            lines += self.pieces
-        else:
-            lines += [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self.pieces if piece]
-            if self.rest is None:
-                lines.append(b"0\r\n\r\n")
-        return b"".join(lines)
+            return b"\r\n".join([*lines, b"", b"".join(self.pieces)])
+        body = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self.pieces if piece]
+        if self.rest is None:
+            body.append(b"0\r\n\r\n")
+        return b"\r\n".join([*lines, b"", b"".join(body)])
 
 
 class Sink(Protocol):

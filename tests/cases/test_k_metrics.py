@@ -3,6 +3,7 @@
 import random
 import re
 import string
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,11 +130,11 @@ async def test_k04_a_request_that_failed_in_the_gate_is_no_client_that_left():
     async with stage() as on:
         await on.ask()
         ended = await on.ended()
-    failed = ended._replace(status=None, outcome=Outcome.GATE_ERROR)
-    gone = ended._replace(status=None, outcome=Outcome.CLIENT_GONE)
+    failed = replace(ended, status=None, outcome=Outcome.GATE_ERROR)
+    gone = replace(ended, status=None, outcome=Outcome.CLIENT_GONE)
     assert (status_class(failed), status_class(gone), status_class(ended)) == ("5xx", "gone", "2xx")
     with structlog.testing.capture_logs() as lines:
-        for fact in (failed, gone, gone._replace(status=200), ended):
+        for fact in (failed, gone, replace(gone, status=200), ended):
             Logs()(fact)
     assert [line["status"] for line in lines] == [500, 499, 499, 200]
 

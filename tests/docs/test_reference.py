@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import time
+from dataclasses import replace
 from typing import get_args
 
 import click
@@ -68,13 +69,13 @@ def test_a_label_never_has_a_value_that_the_page_does_not_list():
     for lane in (None, *Lane):
         for outcome in Outcome:
             for status in (None, 200, 204, 302, 404, 499, 503, 700):
-                metrics(ENDED._replace(lane=lane, outcome=outcome, status=status))
+                metrics(replace(ENDED, lane=lane, outcome=outcome, status=status))
     for kind in FailureKind:
         metrics(LaneFailed(lane=Lane.SPEC, kind=kind, message=""))
     for phase in Phase:
-        metrics(ENDED._replace(phase=phase, outcome=Outcome.CLIENT_GONE))
+        metrics(replace(ENDED, phase=phase, outcome=Outcome.CLIENT_GONE))
     for route in RouteClass:
-        metrics(ENDED._replace(route=route))
+        metrics(replace(ENDED, route=route))
     page = written("reference/metrics.md")
     for family in metrics.registry.collect():
         for label in labels_of(family):
@@ -105,7 +106,7 @@ def test_every_header_that_ends_at_the_gate_or_is_added_there_is_on_the_page():
     page = written("reference/headers.md").lower()
     for name in headers.HOP_BY_HOP:
         assert f"`{name.decode()}`" in page
-    own = own_headers(lane=Lane.SPEC, reason=Reason.BURST)
+    own = own_headers(Lane.SPEC, Reason.BURST)
     stream = [(b"content-type", b"text/event-stream")]
     added = headers.to_client(stream, request_id=b"1", accel_buffering=True, own=own).pairs
     added += fault_reply(NoLaneReachable("", retry_after_s=1), request_id=b"1")[1]

@@ -103,6 +103,9 @@ class ScriptedDownstream:
         self._starting = starting
         self._body = [chat()]
 
+    def whole(self) -> bytes | None:
+        return None
+
     async def read(self) -> bytes | None:
         return self._body.pop() if self._body else None
 
