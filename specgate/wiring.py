@@ -147,14 +147,18 @@ def build(
     return Service(app=app, gate=gate, forwarder=forwarder, reloader=reloader, settings=settings)
 
 
-def uvicorn_config(service: Service) -> uvicorn.Config:
-    """How uvicorn serves it: no header, log line, limit or time-out of its own on the data path."""
+def uvicorn_config(service: Service, *, portable: bool = False) -> uvicorn.Config:
+    """How uvicorn serves it: no header, log line, limit or time-out of its own on the data path.
+
+    portable: on uvicorn's own connections, through ASGI alone, as any other server would.
+    """
     settings = service.settings
     return uvicorn.Config(
         service.app,
         host=settings.host,
         port=settings.port,
-        http=_protocol(service),  # type: ignore[arg-type] # a class to uvicorn; we bind more to it
+        # A class to uvicorn; we bind more to it.
+        http="httptools" if portable else _protocol(service),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -235,12 +239,14 @@ class EmbeddedServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(service: Service, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    service: Service, listener: socket.socket, *, portable: bool = False
+) -> AsyncIterator[None]:
     """Serve a gate on a bound socket, in this event loop, while the block runs."""
     # Connections inherit it. asyncio sets it only on sockets that were made with proto=TCP, and
     # without it a head and the body after it are 40 ms apart: the client's delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn_config(service)
+    config = uvicorn_config(service, portable=portable)
     # Whoever leaves the block is done with the gate: what is still open then is cut.
     config.timeout_graceful_shutdown = 1
     server = EmbeddedServer(config)

@@ -4,9 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Debian packages: promtool checks the metrics. Elsewhere, bring them yourself.
+# Debian packages: promtool checks the metrics, nginx is compared with. Elsewhere, bring them yourself.
 missing=()
 command -v promtool >/dev/null || missing+=(prometheus)
+command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] || missing+=(nginx-light)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 if ((${#missing[@]})); then
   as_root=$([[ $EUID == 0 ]] || echo sudo)

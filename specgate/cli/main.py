@@ -1,6 +1,6 @@
 """The command `specgate`: its group, and the exit codes that all its commands share.
 
-0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.
+0 done, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void, 130 interrupted.
 """
 
 import importlib
@@ -17,6 +17,10 @@ COMMANDS = {
     "config": "specgate.cli.config:config",
     "sim": "specgate.cli.sim:sim",
     "demo": "specgate.cli.demo:demo",
+    "profile": "specgate.cli.profile:profile",
+    "verdict": "specgate.cli.verdict:verdict",
+    "export": "specgate.cli.export:export",
+    "bench": "specgate.cli.bench:bench",
 }
 
 EXAMPLES = """\b

@@ -42,8 +42,8 @@ def serve() -> None:
     if settings.threshold is None:
         log.warning(
             "unmeasured",
-            message="SPECGATE_THRESHOLD is not set: nothing was measured, so every request goes "
-            "to the plain lane",
+            message="neither SPECGATE_THRESHOLD nor a profile that decides is set: nothing was "
+            "measured, so every request goes to the plain lane",
         )
     # Imported here: what is wrong with the settings is said at once, without loading a server.
     from specgate.server import serve as run

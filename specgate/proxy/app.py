@@ -1,15 +1,17 @@
 """Step 1: whose path is it? And the data path as a plain ASGI app.
 
 No middleware, no Request or Response objects: what ASGI gives goes to `proxy.forward` as it is.
+What ASGI loses on the way is listed in docs/reference/portable-form.md.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from specgate.core.errors import ClientGone
+from specgate.core.errors import ClientGone, RequestRefused
 from specgate.core.headers import Pairs, body_length, first_values
 from specgate.proxy.forward import Forwarder
+from specgate.proxy.head import refusal
 from specgate.proxy.replies import error_body
 
 Scope = MutableMapping[str, Any]
@@ -39,14 +41,18 @@ class ProxyApp:
         if is_own(down.path):
             # Behind the gate's routes, this is one that they do not know.
             await _not_found(down)
-            return
-        await self._forwarder.carry(down)
+        elif (fault := refusal(down)) is not None:
+            down.closing = True
+            await self._forwarder.refuse(down, fault)
+        else:
+            await self._forwarder.carry(down)
 
 
 class AsgiDownstream:
     """`proxy.downstream.Downstream` over ASGI. The one owner of `receive`.
 
     ASGI can only send by waiting, so that every write makes this sink full, and `drain` sends.
+    `closing`: the server is asked to end the connection with this response.
     """
 
     __slots__ = (
@@ -55,9 +61,12 @@ class AsgiDownstream:
         "_finished",
         "_pending",
         "_receive",
+        "_received",
         "_send",
         "_watcher",
+        "closing",
         "headers",
+        "http10",
         "length",
         "method",
         "path",
@@ -68,7 +77,10 @@ class AsgiDownstream:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
+        self.closing = False
+        self.http10 = scope.get("http_version") == "1.0"
         self._at_end = False
+        self._received = 0
         self._body_ended = asyncio.Event()
         self._finished = False
         self._pending: list[bytes] = []
@@ -93,8 +105,14 @@ class AsgiDownstream:
                 raise ClientGone("the client left while it sent its request")
             self._at_end = not message.get("more_body", False)
             if body := message.get("body", b""):
+                self._received += len(body)
                 return bytes(body)
         self._body_ended.set()
+        if self.length is not None and self._received < self.length:
+            # uvicorn drops the body of a request that offers an upgrade, and keeps its length: the
+            # engine would wait for the rest, and take the next request for it.
+            self.closing = True
+            raise RequestRefused(400, "a body shorter than its length", code="bad_http")
         return None
 
     def on_gone(self, tell: Callable[[], None] | None) -> None:
@@ -119,6 +137,8 @@ class AsgiDownstream:
         if status in (204, 304):
             # The length of what is not sent; uvicorn would miss that many bytes.
             headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
+        if self.closing:
+            headers = [*headers, (b"connection", b"close")]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def write(self, piece: bytes) -> bool:

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from specgate.core.errors import ClientGone
+from specgate.core.errors import ClientGone, ClientStalled, RequestRefused
 from specgate.proxy.exchange import Exchange
+from specgate.proxy.watch import within
 
 Message = MutableMapping[str, Any]
 App = Callable[
@@ -30,8 +31,13 @@ async def serve_asgi(
     server: tuple[str, int] | None,
     scheme: str,
     state: dict[str, Any],
+    send_s: float | None,
 ) -> None:
-    """Run the application over the exchange. Raises what the application raises."""
+    """Run the application over the exchange. `send_s`: for a client that does not read.
+
+    Raises what the application raises; RequestRefused where the client's request broke off,
+    whatever the application made of that; ClientStalled.
+    """
     raw_path, _, query = exchange.target.partition(b"?")
     scope = {
         "type": "http",
@@ -49,29 +55,47 @@ async def serve_asgi(
         "state": state.copy(),
     }
     gone = asyncio.get_running_loop().create_future()
-    exchange.on_gone(lambda: gone.set_result(None))
+    exchange.on_gone(lambda: None if gone.done() else gone.set_result(None))
     ended = False
+    fault: RequestRefused | None = None
+
+    def stalled() -> ClientStalled:
+        return ClientStalled(f"the client read nothing for {send_s:g} s")
 
     async def receive() -> Message:
-        nonlocal ended
-        if ended:
+        nonlocal ended, fault
+        if ended and fault is None:
             await gone
+        if ended or fault is not None:
             return {"type": "http.disconnect"}
         try:
             piece = await exchange.read()
         except ClientGone:
             return {"type": "http.disconnect"}
+        except RequestRefused as refused:
+            fault = refused
+            return {"type": "http.disconnect"}
         ended = piece is None
         return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
 
     async def send(message: Message) -> None:
+        if fault is not None and not exchange.started:
+            return
         if message["type"] == "http.response.start":
             await exchange.start(message["status"], b"", list(message.get("headers", [])))
             return
-        full = exchange.write(body) if (body := message.get("body", b"")) else False
+        full = exchange.write(message.get("body", b""))
         if not message.get("more_body", False):
             await exchange.finish([])
+            if not gone.done():
+                gone.set_result(None)  # ASGI's word for the end of a whole response, too
         elif full:
-            await exchange.drain()
+            await within(send_s, exchange.drain(), stalled)
 
-    await app(scope, receive, send)
+    try:
+        await app(scope, receive, send)
+    except Exception:
+        if fault is None or exchange.started:
+            raise
+    if fault is not None and not exchange.started:
+        raise fault

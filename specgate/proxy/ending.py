@@ -1,4 +1,4 @@
-"""How a connection with a client ends: so that what was said arrives, and what was cut looks cut."""
+"""How a client's connection ends: so that what was said arrives, and what was cut looks cut."""
 
 import asyncio
 import socket

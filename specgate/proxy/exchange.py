@@ -42,13 +42,13 @@ class Wire(Protocol):
 
 class Exchange:
     """`keep_alive`: whether the connection goes on after it. `length`: of the body, None where only
-    its end tells. `received`: bytes of the body so far. `refusal`: set if it is not to be carried.
+    its end tells. `received`: bytes of the body so far. `refusal`: why it is not to be carried, or
+    its body not to be had, if so.
     """
 
     __slots__ = (
         "_bodiless",
         "_chunked",
-        "_fault",
         "_gone",
         "_pieces",
         "_tell",
@@ -98,7 +98,6 @@ class Exchange:
         self.until_close = False
         self.received = 0
         self.refusal: RequestRefused | None = None
-        self._fault: RequestRefused | None = None
         self._bodiless = method == b"HEAD"
         self._chunked = False
         self._gone = False
@@ -107,13 +106,30 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._tell: Callable[[], None] | None = None
 
+    @classmethod
+    def unread(cls, wire: Wire, fault: RequestRefused) -> "Exchange":
+        """For what came and could not be read: nothing but an answer, and the end."""
+        exchange = cls(
+            wire,
+            method=b"",
+            target=b"",
+            path="",
+            headers=[],
+            values={},
+            http10=False,
+            keep_alive=False,
+        )
+        exchange.fail(fault)
+        return exchange
+
     # The request
 
     @property
     def expects_continue(self) -> bool:
         """Whether the client holds its body back until it is told to go on."""
         held = self.values.get(b"expect", b"").lower() == b"100-continue"
-        return held and not self.http10 and self.refusal is None and not self.body_ended
+        waits = self.length != 0 and not self.body_ended
+        return held and waits and not self.http10 and self.refusal is None
 
     def whole(self) -> bytes | None:
         # Most bodies have come, and in one piece, before their request's task begins.
@@ -124,8 +140,8 @@ class Exchange:
 
     async def read(self) -> bytes | None:
         while not self._pieces:
-            if self._fault is not None:
-                raise self._fault
+            if self.refusal is not None:
+                raise self.refusal
             if self.body_ended:
                 return None
             if self._gone:
@@ -167,6 +183,8 @@ class Exchange:
 
     def write(self, piece: bytes) -> bool:
         wire = self._wire
+        if not piece:
+            return wire.blocked  # as a chunk it would be the last
         if self._chunked:
             # One write a piece: the head, the bytes and the end of a chunk leave together.
             wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -197,14 +215,17 @@ class Exchange:
         self._wake()
 
     def fail(self, fault: RequestRefused) -> None:
-        """The rest of the body cannot be had: whoever reads it is told why."""
-        self._fault = fault
+        """The request cannot be carried, or the rest of its body not be had: whoever reads it is
+        told why. The connection ends with it: what follows may be meant otherwise than we read it.
+        """
+        self.refusal = self.refusal or fault
         self.keep_alive = False
         self._wake()
 
     def left(self) -> None:
         """The client is gone."""
         self._gone = True
+        self.keep_alive = False
         self._wake()
         self._left()
 

@@ -26,21 +26,21 @@ class Deadline:
     """One deadline that is moved often and reached seldom: moving it costs no timer.
 
     The timer runs for the deadline that it was set for, and is set again when it finds that the
-    deadline has moved on. `expired` is told the deadline's kind.
+    deadline has moved on. `expired` is told the deadline's `kind`; empty: none is set.
     """
 
-    __slots__ = ("_at", "_expired", "_kind", "_loop", "_timer")
+    __slots__ = ("_at", "_expired", "_loop", "_timer", "kind")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[str], None]) -> None:
         self._loop = loop
         self._expired = expired
         self._at: float | None = None
-        self._kind = ""
+        self.kind = ""
         self._timer: asyncio.TimerHandle | None = None
 
     def within(self, seconds: float | None, kind: str) -> None:
         """From now on, in `seconds`; None: no deadline."""
-        self._kind = kind
+        self.kind = kind
         if seconds is None:
             self._at = None
             return
@@ -53,6 +53,7 @@ class Deadline:
 
     def clear(self) -> None:
         self._at = None
+        self.kind = ""
 
     def cancel(self) -> None:
         self._at = None
@@ -68,7 +69,7 @@ class Deadline:
             self._timer = self._loop.call_at(self._at, self._ring)
             return
         self._at = None
-        self._expired(self._kind)
+        self._expired(self.kind)
 
 
 _LEFT = frozenset({7, 8, 9, 11})  # Linux: CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
@@ -78,7 +79,8 @@ def peer_has_left(sock: socket.socket | None) -> bool:
     """Whether the peer of a connected TCP socket has closed or reset it.
 
     Asks the kernel for the connection's state: a socket that is not being read reports neither.
-    False where the kernel does not say (not Linux, not TCP).
+    False where the kernel does not say (not Linux, not TCP), and where a FIN has not come yet,
+    since it waits behind bytes for which there is no room.
     """
     if sock is None or not hasattr(socket, "TCP_INFO"):
         return False

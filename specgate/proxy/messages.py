@@ -69,7 +69,7 @@ class Messages:
                 raise error.__context__ or error from None
             except httptools.HttpParserError as error:
                 raise RequestRefused(400, f"not HTTP: {error}", code="bad_http") from None
-            if self._size + self._silent > HEAD_LIMIT and (self._silent or self.in_head):
+            if self._size + self._silent > HEAD_LIMIT:
                 raise _head_too_large()
             return
 
@@ -95,12 +95,10 @@ class Messages:
         if self._replaying:
             return
         self._size += len(name) + len(value) + 4
+        # Else it is a trailer: it never acts as a header, and ends here.
         if self.in_head:
             self._headers.append((name, value))
             self._values.setdefault(name.lower(), value)
-        elif self._size > HEAD_LIMIT and self.incoming is not None:
-            self.incoming.fail(_head_too_large())
-        # Else it is a trailer: it never acts as a header, and ends here.
 
     def on_headers_complete(self) -> None:
         self._silent = 0
@@ -131,27 +129,24 @@ class Messages:
             self._receiver.body_came(self.incoming, piece)
 
     def on_message_complete(self) -> None:
-        self._silent = self._size = 0
-        if self._upgraded is not None and not self._replaying:
+        if self._upgraded is not None:
             return
         exchange, self.incoming = self.incoming, None
-        self._upgraded, self._replaying = None, False
         if exchange is not None:
             self._receiver.body_ended(exchange)
 
     def _after_upgrade(self, rest: bytes) -> bytes:
         """An upgrade that we do not make leaves the parser blind to the body: a new one takes the
         rest, told how it is framed. Returns what is to be read on."""
-        exchange = self._upgraded
-        assert exchange is not None
-        if exchange.refusal is not None:
+        exchange, self._upgraded = self._upgraded, None
+        if exchange is None or exchange.refusal is not None:
             # Whatever follows is not for us; after CONNECT it is no HTTP.
-            self._replaying = True
             self.on_message_complete()
             return b""
         self._parser = httptools.HttpRequestParser(self)
         self._replaying = True
         self._parser.feed_data(framing_again(exchange))
+        self._replaying = False
         return rest
 
 

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from specgate.settings.file import FileError, read_file, unknown_keys
+from specgate.settings.measured import measured
 from specgate.settings.model import Settings, env_name, kind_of
 from specgate.settings.names import CONFIG, sort_out
 
-Source = Literal["default", "file", "environment"]
+Source = Literal["default", "file", "environment", "profile"]
 
 
 class SettingsError(ValueError):
@@ -56,11 +57,18 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
     if problems:
         raise SettingsError(problems, warnings)
     settings = Settings(**{**in_file, **in_environment})
-    return Loaded(
-        settings=settings,
-        sources={name: _source(name, in_environment, in_file) for name in Settings.model_fields},
-        warnings=warnings + _advice(settings),
-    )
+    sources = {name: _source(name, in_environment, in_file) for name in Settings.model_fields}
+    advice = _advice(settings)
+    if settings.profile is not None:
+        try:
+            values, warning = measured(settings.profile, in_file.keys() | in_environment.keys())
+        except ValueError as error:
+            problem = f"{env_name('profile')}={settings.profile!r}: {error}"
+            raise SettingsError([problem], warnings) from error
+        settings = settings.model_copy(update=values)
+        sources.update(dict.fromkeys(values, "profile"))
+        advice += (f"{env_name('profile')}: {warning}",) if warning else ()
+    return Loaded(settings=settings, sources=sources, warnings=warnings + advice)
 
 
 def _values(variables: Mapping[str, str]) -> dict[str, Any]:

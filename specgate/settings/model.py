@@ -76,6 +76,13 @@ class Settings(BaseSettings):
         "hold one side; unset means that nothing was measured, and the gate serves the plain lane.",
         json_schema_extra=RELOAD,
     )
+    profile: Annotated[str | None, PATH] = Field(
+        None,
+        description="A profile, as `specgate bench` writes it: threshold and band are taken from "
+        "it where they are not set themselves. A threshold that is set wins, and then the "
+        "profile's band, which belongs to its crossover, is not taken either.",
+        json_schema_extra=RELOAD,
+    )
     band: Annotated[float, number("a number from 0 to below 1", lambda n: 0 <= n < 1)] = Field(
         0.2,
         description="The width of the hysteresis band as a share of the threshold: the gate comes "

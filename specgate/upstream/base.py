@@ -105,8 +105,8 @@ class Response(Protocol):
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         """Push the body into the sink as it comes, in no encoding but the engine's own. Once.
 
-        idle_s: the longest pause between two pieces, None for any. Raises StreamBroken, and what
-        `drain` raises.
+        idle_s: the longest pause between two pieces, None for any. Raises StreamBroken, what
+        `drain` raises, and what reading the request's rest raises, as `send` does.
         """
         ...
 

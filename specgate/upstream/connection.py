@@ -5,7 +5,7 @@ line feed and an odd chunk size are errors. What it leaves open is closed here:
 
 - a body without a length ends with the connection, and only then;
 - a HEAD response has no body whatever its head says (the parser cannot be told, so it is replaced);
-- interim responses (1xx) are skipped: they mean this connection only;
+- interim responses (1xx) are skipped: they mean this connection only; a 101 nobody asked for;
 - a transfer coding other than chunked is refused: its bytes would reach the client undecoded;
 - bytes beyond a response's end are nobody's: the connection is not used again.
 
@@ -15,7 +15,8 @@ so a steady stream costs no task switch a chunk.
 """
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
@@ -31,18 +32,25 @@ HEAD_LIMIT = 256 * 1024
 EARLY_LIMIT = 64 * 1024
 """Bytes of a body that may come before anyone asked for them; then the socket is left unread."""
 
+SALVAGE = 64 * 1024
+"""Bytes read at a time of what a reset left behind."""
+
 
 class DiedUnused(Exception):
     """A connection ended before a byte of the response; the request may never have been read."""
 
 
 class Connection(asyncio.Protocol):
-    """`lane` names it in errors; `on_idle_end` is told when it ends while it rests in a pool."""
+    """`lane` names it in errors; `on_idle_end` is told when it ends while it rests in a pool;
+    `sock` is what it runs on."""
 
-    def __init__(self, lane: Lane, on_idle_end: Callable[["Connection"], None]) -> None:
+    def __init__(
+        self, lane: Lane, on_idle_end: Callable[["Connection"], None], sock: socket.socket
+    ) -> None:
         self.lane = lane
         self.idle_since: float | None = None
         self._on_idle_end = on_idle_end
+        self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._writable: asyncio.Future[None] | None = None
@@ -69,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._wake: asyncio.Future[None] | None = None
         self._progress = 0
         self._ended = False
-        self._error: StreamBroken | None = None
+        self._error: Exception | None = None
 
     # The exchange, as its task sees it
 
@@ -87,22 +95,42 @@ class Connection(asyncio.Protocol):
             self._transport.write(request.opening())
         return head
 
-    async def upload(self, request: Request) -> None:
-        """Send the rest of a body as it arrives, at the pace at which the lane takes it."""
+    async def upload(self, request: Request) -> bool:
+        """Send the rest of a body as it arrives, at the pace at which the lane takes it.
+
+        Returns whether all of it was sent: it stops if the response ends first. Raises what reading
+        it raises; so does `deliver`, if the response has begun by then: half a request gets no
+        other half of an answer.
+        """
         assert request.rest is not None
-        chunked = request.chunked
-        async for piece in request.rest:
+        try:
+            return await self._send_rest(request.rest, chunked=request.chunked)
+        except Exception as error:
+            if self._head_done and not self._ended and self._error is None:
+                self._error = error
+                self._wake_up()
+                self.abort()
+            raise
+
+    async def _send_rest(self, rest: AsyncIterator[bytes], *, chunked: bool) -> bool:
+        async for piece in rest:
             if self._lost or self._ended:
-                return
+                return False
+            if not piece:
+                # As a chunk it would be the last one.
+                continue
             self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
             if self._writable is not None:
                 await self._writable
-        if chunked and not self._lost:
+        if self._lost:
+            return False
+        if chunked:
             self._transport.write(b"0\r\n\r\n")
+        return True
 
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
-        """Push the body into `sink` until its end. Raises StreamBroken, and what the sink's
-        `drain` raises."""
+        """Push the body into `sink` until its end. Raises StreamBroken, what the sink's `drain`
+        raises, and what ended the upload."""
         for piece in self._early:
             self._full = sink.write(piece)
         self._early.clear()
@@ -140,18 +168,38 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow, once this exchange is over."""
-        return self._ended and not (self._unusable or self._lost or self._error is not None)
+        """Whether another request may follow, once this exchange is over. Not if the sink was
+        full to the last: what is not being read is not seen to end."""
+        return (
+            self._ended
+            and self._reading
+            and not (self._unusable or self._lost or self._error is not None)
+        )
 
     @property
     def closed(self) -> bool:
         return self._lost or self._transport.is_closing()
 
+    @property
+    def spoken(self) -> bool:
+        """Whether there is something to read that the event loop has not come to yet: on a resting
+        connection the engine's FIN, or bytes that would be taken for the next answer."""
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def abort(self) -> None:
         """End the connection now, sent or not: this is how an engine learns that nobody waits."""
         self._lost = True
-        if self._head is not None and not self._head.done():
-            self._head.cancel()
+        head = self._head
+        if head is not None and not head.done():
+            head.cancel()
+        elif head is not None and not head.cancelled():
+            head.exception()  # looked at: whoever waited for it may have been cancelled
         self._transport.abort()
 
     # What the event loop says
@@ -160,17 +208,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if not self._head_done:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_LIMIT:
-                self._fail("its response head is too large")
-                return
         if self._head is None or self._ended:
             # Nobody asked: what it says belongs to no request.
             self.abort()
             self._rested()
             return
         self._progress += 1
+        if not self._head_done:
+            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -180,13 +225,37 @@ class Connection(asyncio.Protocol):
                 self._fail(f"it spoke no HTTP: {error}")
         except httptools.HttpParserUpgrade:
             self._fail("it changed the protocol unasked")
+        else:
+            if not self._head_done and self._head_bytes > HEAD_LIMIT:
+                self._fail("its response head is too large")
 
     def eof_received(self) -> None:
-        return None
+        # Here, and not when the connection is lost: that waits until all that we still send is
+        # taken, by an engine that may have stopped reading.
+        self._over(None)
+        self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and self._head is not None and not self._lost:
+            self._salvage()
         self._lost = True
         self.resume_writing()
+        self._over(error)
+
+    def _salvage(self) -> None:
+        """Read what a failed write overtook: an engine that answers before the end of a body, and
+        closes, resets the connection; its answer is then in the kernel and nowhere else."""
+        if self._transport.get_extra_info("ssl_object") is not None:
+            return
+        try:
+            # After a reset nothing more reads like a FIN; it is no end that a body may have.
+            while data := self._sock.recv(SALVAGE):
+                self.data_received(data)
+        except OSError:
+            return
+
+    def _over(self, error: Exception | None) -> None:
+        """The connection has ended; `error` if not by a FIN."""
         if self._head is None or self._ended:
             self._rested()
         elif not self._head_done:
@@ -231,7 +300,12 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         status = self._parser.get_status_code()
-        if status < 200 and status != 101:
+        if status < 200:
+            if status < 100 or status == 101:
+                self._fail(f"it answered with a status of {status}")
+            return
+        if self._head_bytes > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:
+            self._fail("its response head is too large")
             return
         self.status = status
         self._framed = self._head_only or status in (204, 304)
@@ -267,13 +341,19 @@ class Connection(asyncio.Protocol):
                 self._pause()
             return
         if write(piece):
+            # Here and not in the task that this wakes: uvloop may read megabytes until it runs.
             self._full = True
+            self._pause()
             self._wake_up()
 
     def on_message_complete(self) -> None:
         # An interim response completes too; the real one follows it.
         if self._head_done and not self._ended:
             self._end()
+
+    def _head_size(self) -> int:
+        """Of the head alone: more may have come in the same read."""
+        return sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     # How it goes on
 
@@ -283,7 +363,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, what: str) -> None:
         """The exchange ends here: with the head's future, or with the body's."""
-        unheard = self._head_bytes == 0
+        unheard = self._progress == 0
         self._unusable = True
         if self._head is not None and not self._head.done():
             message = f"the {self.lane} lane gave no answer: {what}"

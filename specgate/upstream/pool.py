@@ -22,7 +22,7 @@ IDLE_S = 4.0
 """How long a connection may rest."""
 
 SWEEP_S = 1.0
-"""How often resting ones are looked at: none rests longer than IDLE_S + SWEEP_S = 5 s."""
+"""How often resting ones are looked at: none is open for longer than IDLE_S + SWEEP_S = 5 s."""
 
 RETRY_WITHIN_S = 1.0
 """A reused connection that dies later than this died of something else than its age: the engine
@@ -40,6 +40,7 @@ class PooledUpstream:
         self._tls = tls
         self._idle: dict[str, list[Connection]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def send(self, origin: Origin, request: Request) -> "PooledResponse":
         """See `upstream.base.Upstream`."""
@@ -62,7 +63,7 @@ class PooledUpstream:
     async def _exchange(
         self, origin: Origin, connection: Connection, request: Request
     ) -> "PooledResponse":
-        upload: asyncio.Task[None] | None = None
+        upload: asyncio.Task[bool] | None = None
         try:
             head = connection.ask(request)
             if request.rest is not None:
@@ -77,6 +78,7 @@ class PooledUpstream:
         return PooledResponse(self, origin, connection, upload)
 
     async def aclose(self) -> None:
+        self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connections in self._idle.values():
@@ -93,7 +95,7 @@ class PooledUpstream:
                 sock = await _open_socket(origin.host, origin.port)
                 try:
                     _, connection = await loop.create_connection(
-                        lambda: Connection(origin.lane, self._forget),
+                        lambda: Connection(origin.lane, self._forget, sock),
                         sock=sock,
                         ssl=self._tls if origin.scheme == "https" else None,
                         server_hostname=origin.host if origin.scheme == "https" else None,
@@ -104,22 +106,35 @@ class PooledUpstream:
         except TimeoutError as error:
             message = f"the {origin.lane} lane took no connection in {self._connect_timeout_s:g} s"
             raise ConnectFailed(message, lane=origin.lane) from error
-        except OSError as error:
-            what = error.strerror or str(error) or type(error).__name__
+        except (OSError, UnicodeError) as error:
+            # UnicodeError: a name that no resolver can be asked for.
+            what = getattr(error, "strerror", None) or str(error) or type(error).__name__
             message = f"the {origin.lane} lane took no connection: {what}"
             raise ConnectFailed(message, lane=origin.lane) from error
         return connection
 
     def _take(self, origin: Origin) -> Connection | None:
         idle = self._idle.get(origin.url)
+        if not idle:
+            return None
+        oldest = asyncio.get_running_loop().time() - IDLE_S
         while idle:
             connection = idle.pop()
-            if not connection.closed:
-                return connection
+            if connection.closed:
+                continue
+            if connection.idle_since is None or connection.idle_since < oldest or connection.spoken:
+                connection.abort()
+                continue
+            # Both lanes may be at one URL.
+            connection.lane = origin.lane
+            return connection
         return None
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """Keep a connection for the next request to this origin."""
+        if self._closed:
+            connection.abort()
+            return
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.setdefault(origin.url, []).append(connection)
@@ -168,7 +183,7 @@ class PooledResponse:
         pool: PooledUpstream,
         origin: Origin,
         connection: Connection,
-        upload: asyncio.Task[None] | None,
+        upload: asyncio.Task[bool] | None,
     ) -> None:
         self._pool = pool
         self._origin = origin
@@ -189,13 +204,15 @@ class PooledResponse:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if connection.reusable and _sent(self._upload):
+        # First, and always: an upload that goes on has to end here, whatever becomes of the rest.
+        sent = _sent(self._upload)
+        if sent and connection.reusable:
             self._pool.give_back(self._origin, connection)
         else:
             connection.abort()
 
 
-def _sent(upload: asyncio.Task[None] | None) -> bool:
+def _sent(upload: asyncio.Task[bool] | None) -> bool:
     """Whether a request was sent whole. One whose answer came first is not: what is left of it has
     no reader any more, and its sending ends here."""
     if upload is None:
@@ -203,10 +220,10 @@ def _sent(upload: asyncio.Task[None] | None) -> bool:
     if not upload.done():
         upload.cancel()
         return False
-    return not upload.cancelled() and upload.exception() is None
+    return not upload.cancelled() and upload.exception() is None and upload.result()
 
 
-async def _either(head: asyncio.Future[None], upload: asyncio.Task[None]) -> None:
+async def _either(head: asyncio.Future[None], upload: asyncio.Task[bool]) -> None:
     """Wait while a body is sent: an engine may answer before it has read all of it, and a client
     that leaves in mid-upload ends the exchange."""
     await asyncio.wait({head, upload}, return_when=asyncio.FIRST_COMPLETED)

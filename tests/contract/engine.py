@@ -25,6 +25,7 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._fd = writer.get_extra_info("socket").fileno()
         self.requests: list[bytes] = []
         self.bodies: list[bytes] = []
         self.gone = asyncio.Event()
@@ -69,6 +70,11 @@ class Peer:
         self.closed = True
         self.writer.transport.abort()
 
+    def now(self, act: Callable[[socket.socket], object]) -> None:
+        """Do something to the socket itself: by the next line the kernel on both sides has it."""
+        with socket.fromfd(self._fd, socket.AF_INET, socket.SOCK_STREAM) as sock:
+            act(sock)
+
     async def until_gone(self) -> None:
         """Read and forget until the peer ends the connection."""
         with contextlib.suppress(ConnectionError):
@@ -103,17 +109,19 @@ def answers_and_closes(*responses: bytes) -> Play:
 
 
 async def silent(peer: Peer) -> None:
-    """Read a request and never answer."""
-    await peer.request()
+    """Read what comes and never answer."""
+    await peer.head()
 
 
 class Engine:
-    """`host`: where it listens, on a port of its own. `tls`: the server's side of it."""
+    """`host`, `port`: where it listens, on a free port if none is given. `tls`: its side of TLS.
+    `name`: what its URL says in place of its address."""
 
     def __init__(
         self,
         *plays: Play,
         host: str = "127.0.0.1",
+        port: int = 0,
         tls: ssl.SSLContext | None = None,
         name: str | None = None,
     ) -> None:
@@ -122,7 +130,7 @@ class Engine:
         self._tls = tls
         self._name = name
         self.connections: list[Peer] = []
-        self.port = 0
+        self.port = port
 
     @property
     def url(self) -> str:
@@ -170,7 +178,9 @@ class Engine:
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 await self._plays[min(number, len(self._plays) - 1)](peer)
-            await peer.until_gone()
+            with contextlib.suppress(OSError):
+                # What was written before a close is to leave first; of TLS it has not yet.
+                await (writer.wait_closed() if peer.closed else peer.until_gone())
             peer.gone.set()
         except asyncio.CancelledError:
             # The test is over; streams would log it as an error of ours.

@@ -1,4 +1,4 @@
-"""The contract of an upstream, of both forms: heads and bodies of proper engines, of any framing."""
+"""The contract of an upstream: heads and bodies of proper engines, of any framing."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ import pytest
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Request, Upstream
 from tests.contract.asking import HOST, OK, Collect, ask, get, origin, post
+from tests.contract.conftest import POOLED
 from tests.contract.engine import Engine, answers, answers_and_closes
 from tests.support.client import chunked
 
@@ -21,8 +22,6 @@ BODIES = {
     b'5;a=1;b="x y"\r\nhello\r\n6;c\r\n world\r\n0;last\r\n\r\n',
     "trailers": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     b"b\r\nhello world\r\n0\r\nX-Sum: 1\r\nx-sum: 2\r\n\r\n",
-    "http/1.0 kept alive": b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n"
-    b"content-length: 11\r\n\r\nhello world",
     "early hints": EARLY * 3 + b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello world",
     "processing, continue": b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
     b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello world",
@@ -47,6 +46,16 @@ async def test_body_of_each_framing_and_the_connection_goes_on(upstream: Upstrea
             got = await ask(upstream, engine)
             assert (got.status, got.reason, got.body) == (200, b"OK", b"hello world")
         assert (await ask(upstream, engine)).body == b"ok"
+        assert len(engine.connections) == 1
+
+
+@POOLED
+async def test_http10_kept_alive(upstream: Upstream):
+    """Not of httpx: it takes a connection of HTTP/1.0 for one that ends."""
+    raw = b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n" + OK.partition(b"\r\n")[2]
+    async with Engine(answers(raw, raw)) as engine:
+        for _ in range(2):
+            assert (await ask(upstream, engine)).body == b"ok"
         assert len(engine.connections) == 1
 
 
@@ -114,6 +123,16 @@ async def test_no_body_and_the_connection_goes_on(upstream: Upstream, method: by
         assert len(engine.connections) == 1
 
 
+@POOLED
+async def test_trailers_as_received(upstream: Upstream):
+    """Not of httpx: it keeps none."""
+    async with Engine(answers(BODIES["trailers"], OK)) as engine:
+        got = await ask(upstream, engine)
+        assert got.trailers == [(b"X-Sum", b"1"), (b"x-sum", b"2")]
+        assert got.headers == [(b"transfer-encoding", b"chunked")]
+        assert (await ask(upstream, engine)).trailers == []
+
+
 async def test_head_as_received(upstream: Upstream):
     """Order, case, duplicates, empty and non-ASCII values, and the engine's own reason phrase."""
     pairs = [
@@ -151,8 +170,8 @@ async def test_no_coding_is_undone(upstream: Upstream):
 async def test_request_as_given(upstream: Upstream):
     """Target, header order and case, duplicates, and nothing added."""
     headers = [
+        (b"host", b"lane.test"),  # first: httpx would put it there
         (b"X-B", b"1"),
-        (b"host", b"lane.test"),
         (b"x-b", b"\xe4"),
         (b"Accept", b""),
         (b"content-length", b"4"),

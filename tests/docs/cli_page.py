@@ -2,6 +2,7 @@
 
 import inspect
 import textwrap
+from collections.abc import Iterator
 from string import Template
 
 import click
@@ -18,7 +19,8 @@ $about
 
 Every command has `--help`. `specgate --version` prints the version.
 
-Exit status: 0 done, 1 failed, 2 wrong usage or settings, 130 interrupted.
+Exit status: 0 done or decided, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void,
+130 interrupted.
 
 $commands
 """)
@@ -28,20 +30,35 @@ def cli_page() -> str:
     return PAGE.substitute(
         origin=written_from("specgate/cli"),
         about=_text(main.help),
-        commands="\n\n".join(_command(name) for name in COMMANDS),
+        commands="\n\n".join(_command(name, command) for name, command in commands()),
     )
 
 
-def _command(name: str) -> str:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its whole name, groups before what is in them."""
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", it) for inner, it in command.commands.items())
+
+
+def _command(name: str, command: click.Command) -> str:
+    arguments = [p.make_metavar(click.Context(command)) for p in command.params if _is_argument(p)]
     parts = [f"## specgate {name}", _text(command.help)]
-    if command.params:
-        rows = [_option(param) for param in command.params]
+    if arguments:
+        parts.insert(1, f"`specgate {' '.join([name, *arguments])}`")
+    rows = [_option(param) for param in command.params if not _is_argument(param)]
+    if rows:
         parts.append(table(("option", "value", "default", "meaning"), rows))
     if command.epilog:
         parts.append(_text(command.epilog))
     return "\n\n".join(parts)
+
+
+def _is_argument(param: click.Parameter) -> bool:
+    return isinstance(param, click.Argument)
 
 
 def _option(param: click.Parameter) -> tuple[str, ...]:

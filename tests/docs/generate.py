@@ -13,6 +13,7 @@ from tests.docs.events_page import events_page
 from tests.docs.headers_page import headers_page
 from tests.docs.metrics_page import metrics_page
 from tests.docs.policy_page import policy_page
+from tests.docs.profile_page import profile_page
 from tests.docs.reasons_page import reasons_page
 from tests.docs.settings_page import settings_page
 
@@ -26,6 +27,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/events.md": events_page,
     "reference/cli.md": cli_page,
     "reference/control-api.md": control_page,
+    "reference/profile.md": profile_page,
     "explanation/policy.md": policy_page,
 }
 

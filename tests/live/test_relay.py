@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 
+import pytest
+
 from specgate.core.events import Outcome
 from tests.support.client import CHAT, JSON, chat, chat_request, connect
 from tests.support.invariants import rss_mb
@@ -20,6 +22,8 @@ from tests.support.lanes import (
     sse_response,
 )
 from tests.support.stage import stage
+
+pytestmark = pytest.mark.usefixtures("form")
 
 FRAMING = (b"content-length", b"transfer-encoding")
 

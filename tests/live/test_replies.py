@@ -10,6 +10,8 @@ from tests.support.lanes import Fin, Rst, Send, accepts_and_hangs
 from tests.support.live import running_gate
 from tests.support.stage import stage
 
+pytestmark = pytest.mark.usefixtures("form")
+
 
 def assert_is_an_error(reply: Response, status: int, code: str, kind: str = "server_error") -> None:
     """OpenAI-shaped, whole, and with the id under which the log has it."""

@@ -11,6 +11,8 @@ from tests.support.invariants import rss_mb
 from tests.support.lanes import DontReadBody, ReadBody, ScriptedLane, Send, WaitFor, response
 from tests.support.stage import Stage, stage
 
+pytestmark = pytest.mark.usefixtures("form")
+
 CHUNKED = (b"Transfer-Encoding", b"chunked")
 TARGETS = [
     b"/v1/models/org%2Fname",

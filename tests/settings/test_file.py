@@ -2,7 +2,9 @@
 
 import pytest
 
+from specgate.bench.shipped import shipped
 from specgate.core.config import ALWAYS
+from specgate.core.profile import dumps
 from specgate.settings import SettingsError, load
 
 LANES = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://b:2"}
@@ -19,14 +21,15 @@ def problems(file, environ=None):
     return list(caught.value.problems)
 
 
-def test_every_setting_can_be_in_the_file(file):
-    file.write_text(
-        """
+def test_every_setting_can_be_in_the_file(file, tmp_path):
+    (tmp_path / "profile.json").write_text(dumps(shipped("reference")))
+    text = """
         spec_url = "http://a:1"
         plain_url = "http://b:2/base"
         host = "::"
         port = 80
         threshold = 23.5
+        profile = "PROFILE"
         band = 0
         smoothing_s = 0
         burst = 1
@@ -52,7 +55,7 @@ def test_every_setting_can_be_in_the_file(file):
         expose_headers = false
         accel_buffering = "no"
         """
-    )
+    file.write_text(text.replace("PROFILE", str(tmp_path / "profile.json")))
     loaded = load({"SPECGATE_CONFIG": str(file)})
     assert set(loaded.sources.values()) == {"file"}
     assert loaded.warnings == ()

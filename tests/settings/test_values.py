@@ -117,6 +117,7 @@ def test_defaults():
         "host": "127.0.0.1",
         "port": 8400,
         "threshold": None,
+        "profile": None,
         "band": 0.2,
         "smoothing_s": 60.0,
         "burst": 2.0,

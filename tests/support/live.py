@@ -45,6 +45,10 @@ BARE = {"smoothing_s": 0, "band": 0, "dwell_s": 0}
 """Settings under which the policy compares the bare count, as many cases want it."""
 
 
+PORTABLE = False
+"""Whether gates run in their portable form, through ASGI alone: the fixture `form` sets it."""
+
+
 @asynccontextmanager
 async def running_gate(
     spec_url: str, plain_url: str, *, ready: bool = True, **settings: Any
@@ -61,7 +65,7 @@ async def gate_in(environ: dict[str, str], *, ready: bool = True) -> AsyncIterat
     facts = Recorder()
     service = build(load(environ).settings, reload=lambda: load(environ), observers=(facts,))
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    async with serving(service, listener):
+    async with serving(service, listener, portable=PORTABLE):
         host, port = listener.getsockname()[:2]
         url = f"http://{host}:{port}"
         async with httpx2.AsyncClient(base_url=url, trust_env=False, timeout=30) as http:

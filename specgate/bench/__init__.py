@@ -1,0 +1,1 @@
+"""Measures what speculation gains at each load: plans, drives engines, records, judges."""

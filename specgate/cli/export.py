@@ -1,0 +1,57 @@
+"""`specgate export`: the engine's own table, from a profile."""
+
+import json
+
+import click
+
+from specgate.bench.export import TARGETS, ExportError, InconclusiveError, Target, exported
+from specgate.cli.profile_files import INCONCLUSIVE, PROFILE
+from specgate.core.profile import Profile
+
+
+@click.command()
+@click.argument("profile", type=PROFILE, metavar="NAME|FILE")
+@click.option(
+    "--to", type=click.Choice(TARGETS), required=True, help="The engine whose table to write."
+)
+@click.option(
+    "--steps",
+    multiple=True,
+    metavar="ARM=N",
+    help="How many steps an arm drafts, where the profile does not say.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object: the text, and what it cannot hold."
+)
+def export(*, profile: Profile, to: Target, steps: tuple[str, ...], as_json: bool) -> None:
+    """Write the engine's own table of draft lengths by batch size.
+
+    What its format cannot hold is a comment in the table, or stands on stderr where it takes none.
+    Exits with 3 if the profile does not decide.
+
+    \b
+    Examples:
+      specgate export profile.json --to vllm
+      specgate export profile.json --to sglang > adaptive.json
+      specgate export profile.json --to trtllm --steps spec=3
+    """
+    try:
+        table = exported(profile, to, dict(map(_steps, steps)))
+    except InconclusiveError as error:
+        click.echo(f"Error: {error}", err=True)
+        click.get_current_context().exit(INCONCLUSIVE)
+    except ExportError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps({"text": table.text, "notes": list(table.notes)}, indent=2))
+        return
+    click.echo(table.text, nl=False)
+    for note in table.notes if to == "vllm" else ():
+        click.echo(f"note: {note}", err=True)
+
+
+def _steps(written: str) -> tuple[str, int]:
+    arm, _, steps = written.rpartition("=")
+    if not arm or not steps.isdecimal():
+        raise click.UsageError(f"--steps {written}: an arm and a whole number, as in spec=3")
+    return arm, int(steps)

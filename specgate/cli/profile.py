@@ -1,0 +1,171 @@
+"""`specgate profile`: look at measurements, bring in those of other tools, put them together."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from specgate.bench.importing import (
+    FORMATS,
+    Format,
+    ImportRefusedError,
+    Row,
+    guessed,
+    profile_from,
+    rows_of_results,
+    rows_of_table,
+)
+from specgate.bench.judging import Rules
+from specgate.bench.merging import MergeRefusedError, merged
+from specgate.bench.table import tables
+from specgate.bench.wording import headline
+from specgate.cli.profile_files import PROFILE, exit_code_of
+from specgate.core.crossover import MARGIN
+from specgate.core.profile import Fingerprint, Profile, dumps
+
+_MARGIN = click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=MARGIN,
+    show_default=True,
+    help="Differences below this share are worth nothing.",
+)
+_OUT = click.option(
+    "--out", type=click.File("w", lazy=True), help="Where to write the profile; else to stdout."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="The profile itself, not a table.")
+
+
+@click.group()
+def profile() -> None:
+    """Look at profiles, import them, put them together.
+
+    A profile is a file that holds what was measured: `specgate bench` writes one, `import` makes
+    one from results that you have. Profiles that come with specgate are taken by name.
+    """
+
+
+@profile.command()
+@click.argument("profile", type=PROFILE, metavar="NAME|FILE")
+@_JSON
+def show(*, profile: Profile, as_json: bool) -> None:
+    """Print a profile as a table, and what it says.
+
+    \b
+    Example:
+      specgate profile show reference
+    """
+    if as_json:
+        click.echo(dumps(profile), nl=False)
+    else:
+        print_tables(profile)
+
+
+@profile.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="[ARM=]FILE...")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    default="auto",
+    show_default=True,
+    help="Of the files: a table, or the results of SGLang's or vLLM's own tool.",
+)
+@_MARGIN
+@click.option("--model", metavar="NAME", help="The model that was measured, for the record.")
+@_OUT
+@_JSON
+def import_(
+    *,
+    files: tuple[str, ...],
+    kind: Format,
+    margin: float,
+    model: str | None,
+    out: TextIO | None,
+    as_json: bool,
+) -> None:
+    """Make a profile from results that you have.
+
+    A table in CSV or Markdown has the columns concurrency, spec and plain, in tok/s. Results of
+    `sglang.bench_serving` (JSON Lines) and of `vllm bench serve --save-result` (JSON) are files of
+    one arm each, with --max-concurrency. Rows of one concurrency count as repeats. Exits with 3 if
+    they do not decide.
+
+    \b
+    Examples:
+      specgate profile import table.csv --out profile.json
+      specgate profile import spec=spec.jsonl plain=plain.jsonl --out profile.json
+      specgate profile import spec=s1.json spec=s8.json plain=p1.json plain=p8.json
+    """
+    try:
+        rows = [row for name in files for row in _rows(name, kind)]
+        made = profile_from(rows, rules=Rules(margin=margin), fingerprint=Fingerprint(model=model))
+    except ImportRefusedError as error:
+        raise click.UsageError(str(error)) from error
+    _write(made, out, as_json=as_json)
+
+
+@profile.command()
+@click.argument("files", nargs=-1, required=True, type=PROFILE, metavar="FILE...")
+@_MARGIN
+@_OUT
+@_JSON
+def merge(*, files: tuple[Profile, ...], margin: float, out: TextIO | None, as_json: bool) -> None:
+    """Put profiles together: more repeats, levels, arms or lengths.
+
+    Of one length of prompts and outputs, repeats are put together and judged again. Other lengths
+    stand side by side. Exits with 3 if they do not decide.
+    """
+    try:
+        made = merged(files, rules=Rules(margin=margin))
+    except MergeRefusedError as error:
+        raise click.UsageError(str(error)) from error
+    _write(made, out, as_json=as_json)
+
+
+def print_tables(shown: Profile) -> None:
+    """On stdout: a table for each curve, what it says, and what makes it doubtful."""
+    # Here, as it takes longer to import than --help takes.
+    from rich.console import Console
+
+    # A pipe has no width: nothing is cut or wrapped there.
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    for table, curve in zip(tables(shown), (shown, *shown.also), strict=True):
+        console.print(table)
+        console.print(f"\n{headline(curve)}", markup=False)
+        for alarm in curve.alarms:
+            console.print(f"alarm: {alarm}", markup=False)
+        console.print()
+
+
+def _rows(name: str, kind: Format) -> Iterable[Row]:
+    arm, equals, path = name.rpartition("=")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ImportRefusedError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ImportRefusedError(f"{path}: not UTF-8 text") from error
+    found = guessed(text, path) if kind == "auto" else kind
+    try:
+        if found in ("csv", "markdown"):
+            return rows_of_table(text)
+        if not equals:
+            raise ImportRefusedError("say whose results these are, as in spec=FILE plain=FILE")
+        return rows_of_results(arm, text, found)
+    except ImportRefusedError as error:
+        raise ImportRefusedError(f"{path}: {error}") from error
+
+
+def _write(made: Profile, out: TextIO | None, *, as_json: bool) -> None:
+    """To the file, and a table; or to stdout alone, with what it says on stderr."""
+    if out is not None:
+        out.write(dumps(made))
+    if out is None or as_json:
+        click.echo(dumps(made), nl=False)
+        click.echo(headline(made), err=True)
+    else:
+        print_tables(made)
+    click.get_current_context().exit(exit_code_of(made))

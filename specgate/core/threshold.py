@@ -1,0 +1,83 @@
+"""From a profile to the threshold and the band that a gate should have.
+
+threshold   `crosses`: the crossover itself, not rounded (the gate speculates strictly below).
+            `never`: never. `always`: always, which reaches beyond the levels that were measured.
+            `multi`: the end of the first range that pays, if it begins at the lowest level, else
+            never. `inverted`: never, as one threshold cannot say it. `inconclusive`: none, so the
+            gate serves the plain lane as if nothing had been measured.
+band        the larger of the default and 1 - low / threshold, where low is the lower end of the
+            interval, at most 0.8: the gate comes back to the spec side only where speculation
+            pays for all that the measurement knows. In between both lanes are as good as each
+            other, for all that it knows.
+"""
+
+import math
+from typing import NamedTuple
+
+from specgate.core.config import ALWAYS, NEVER, PolicyConfig
+from specgate.core.profile import Profile, Verdict
+from specgate.core.shape import Shape
+
+DEFAULT_BAND = PolicyConfig().band
+
+WIDEST_BAND = 0.8
+"""Wider, the gate would hardly ever come back."""
+
+
+class Derived(NamedTuple):
+    """`caveat`: what the threshold does not say, for a log line; None where there is nothing."""
+
+    threshold: float | None
+    band: float
+    caveat: str | None
+
+
+def threshold_and_band(profile: Profile, default_band: float = DEFAULT_BAND) -> Derived:
+    """Apply the rules above to the profile's own curve, which is its most cautious one."""
+    verdict = profile.verdict
+    top = profile.levels[-1].concurrency if profile.levels else 0
+    match verdict.shape:
+        case Shape.NEVER:
+            return Derived(NEVER, default_band, None)
+        case Shape.ALWAYS:
+            return Derived(
+                ALWAYS,
+                default_band,
+                f"speculation paid at every level; nothing is known above {top}",
+            )
+        case Shape.CROSSES:
+            threshold = verdict.crossover or 0.0
+            caveat = None
+            if verdict.interval is None:
+                caveat = "nothing was repeated, so the crossover has no interval"
+            return Derived(threshold, _band(threshold, verdict, default_band), caveat)
+        case Shape.MULTI:
+            return Derived(
+                _first_range(profile),
+                default_band,
+                "the curves cross more than once: the gate speculates in the first range alone",
+            )
+        case Shape.INVERTED:
+            return Derived(
+                NEVER,
+                default_band,
+                "speculation pays only above some load, which a threshold cannot say",
+            )
+        case Shape.INCONCLUSIVE:
+            return Derived(None, default_band, "the profile is inconclusive: it needs more repeats")
+
+
+def _band(threshold: float, verdict: Verdict, default: float) -> float:
+    if verdict.interval is None or threshold <= 0.0:
+        return default
+    low = verdict.interval[0]
+    # A low end beyond the range cannot be, with a crossover within it.
+    asked = 1.0 - (math.inf if low is None else low) / threshold
+    return max(default, min(asked, WIDEST_BAND))
+
+
+def _first_range(profile: Profile) -> float:
+    pays = profile.verdict.pays
+    if not pays or not profile.levels or pays[0][0] != profile.levels[0].concurrency:
+        return NEVER
+    return float(pays[0][1])

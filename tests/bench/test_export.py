@@ -1,0 +1,120 @@
+"""The engines' own tables."""
+
+import json
+from itertools import pairwise
+
+import pytest
+import yaml
+
+from specgate.bench.analyse import analyse
+from specgate.bench.export import ExportError, InconclusiveError, exported, ranges
+from specgate.bench.judging import Rules
+from specgate.bench.shipped import shipped
+from specgate.core.profile import Engine, Fingerprint
+from tests.bench.synthetic import cells
+
+CROSSES = "k26-int4-8xrtxpro6000-vllm-ctx10k"
+INVERTED = "qwen35-397b-awq-4xrtxpro6000-vllm-64k"
+
+
+def several():
+    curves = {
+        "plain": {2: 100.0, 8: 400.0, 64: 1000.0},
+        "k3": {2: 200.0, 8: 420.0, 64: 600.0},
+        "k1": {2: 150.0, 8: 520.0, 64: 900.0},
+    }
+    engines = {"k3": Engine(steps=3), "k1": Engine(steps=1)}
+    found = cells(curves, sd=0.003)
+    return analyse(found, fingerprint=Fingerprint(engines=engines), rules=Rules(draws=100))
+
+
+def test_it_speculates_strictly_below_the_crossover():
+    assert ranges(shipped(CROSSES), {}) == [(1, 38, 3), (39, 128, 0)]
+
+
+def test_each_range_has_the_arm_that_wins_by_most():
+    parts = ranges(several(), {})
+    assert [part.steps for part in parts] == [3, 1, 0]
+    assert parts[0].first == 1
+    assert parts[0].last == 3, "between two arms, the middle in log2"
+    assert parts[1].last in range(33, 38)
+    assert parts[2].last == 64
+
+
+def test_ranges_join_and_end_at_the_highest_level():
+    for profile in (several(), shipped(INVERTED), shipped("reference"), shipped(CROSSES)):
+        parts = ranges(profile, {})
+        assert parts[0].first == 1
+        assert parts[-1].last == profile.levels[-1].concurrency
+        for before, after in pairwise(parts):
+            assert after.first == before.last + 1
+            assert after.steps != before.steps
+
+
+def test_vllm_takes_ranges_and_the_notes_stand_beside():
+    table = exported(shipped(CROSSES), "vllm")
+    assert json.loads(table.text) == {
+        "num_speculative_tokens": 3,
+        "num_speculative_tokens_per_batch_size": [[1, 38, 3], [39, 128, 0]],
+    }
+    assert any("above 128" in note for note in table.notes)
+    assert any("intervals" in note for note in table.notes)
+
+
+def test_sglang_takes_first_batch_sizes_and_passes_over_a_comment():
+    table = json.loads(exported(shipped(CROSSES), "sglang").text)
+    comment = table.pop("_comment")
+    assert table == {"1": {"candidate_steps": [3]}, "39": {"candidate_steps": [0]}}
+    assert any("--speculative-num-steps 3" in line for line in comment)
+
+
+def test_tensorrt_takes_last_batch_sizes_and_comments():
+    text = exported(shipped(CROSSES), "trtllm").text
+    assert text.startswith("# ")
+    config = yaml.safe_load(text)["speculative_config"]
+    assert config == {"max_draft_len": 3, "draft_len_schedule": {38: 3}}
+
+
+def test_never_is_a_table_that_never_drafts():
+    profile = shipped("reference")
+    assert json.loads(exported(profile, "vllm").text) == {
+        "num_speculative_tokens": 2,
+        "num_speculative_tokens_per_batch_size": [[1, 250, 0]],
+    }
+    assert json.loads(exported(profile, "sglang").text)["1"] == {"candidate_steps": [0]}
+    table = exported(profile, "trtllm")
+    assert yaml.safe_load(table.text) == {"speculative_config": None}
+    assert any("serving without it" in note for note in table.notes)
+
+
+def test_always_drafts_at_levels_that_only_tie_too():
+    profile = shipped("k26-int4-8xrtxpro6000-vllm-ctx0-v4")
+    assert ranges(profile, {}) == [(1, 128, 3)]
+
+
+def test_inverted_is_for_engines_whose_tables_can_say_it():
+    profile = shipped(INVERTED)
+    table = json.loads(exported(profile, "vllm").text)["num_speculative_tokens_per_batch_size"]
+    assert [part[2] for part in table] == [0, 2]
+    with pytest.raises(ExportError, match="grow"):
+        exported(profile, "trtllm")
+
+
+def test_steps_that_the_profile_does_not_say_must_be_given():
+    curves = {"spec": {1: 200.0, 8: 300.0}, "plain": {1: 100.0, 8: 600.0}}
+    profile = analyse(cells(curves), rules=Rules(draws=50))
+    with pytest.raises(ExportError, match="--steps spec=N"):
+        exported(profile, "vllm")
+    assert ranges(profile, {"spec": 5})[0].steps == 5
+
+
+def test_inconclusive_gives_no_table():
+    curves = {"spec": {1: 100.0}, "plain": {1: 100.0}}
+    profile = analyse(cells(curves, sd=0.2), rules=Rules(draws=50))
+    with pytest.raises(InconclusiveError):
+        exported(profile, "vllm")
+
+
+def test_what_was_not_measured_is_told():
+    notes = exported(several(), "vllm").notes
+    assert any("nothing was measured below 2" in note for note in notes)
