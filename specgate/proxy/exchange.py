@@ -74,12 +74,12 @@ class Exchange:
     def __init__(
         self,
         wire: Wire,
-        *,
         method: bytes,
         target: bytes,
         path: str,
         headers: Pairs,
         values: Mapping[bytes, bytes],
+        *,
         http10: bool,
         keep_alive: bool,
     ) -> None:
@@ -109,16 +109,7 @@ class Exchange:
     @classmethod
     def unread(cls, wire: Wire, fault: RequestRefused) -> "Exchange":
         """For what came and could not be read: nothing but an answer, and the end."""
-        exchange = cls(
-            wire,
-            method=b"",
-            target=b"",
-            path="",
-            headers=[],
-            values={},
-            http10=False,
-            keep_alive=False,
-        )
+        exchange = cls(wire, b"", b"", "", [], {}, http10=False, keep_alive=False)
         exchange.fail(fault)
         return exchange
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
 from specgate.core.errors import RequestRefused
-from specgate.core.headers import Pairs
+from specgate.core.headers import Pairs, first_values
 from specgate.proxy.exchange import Exchange, Wire
 
 HEAD_LIMIT = 64 * 1024
@@ -29,22 +29,22 @@ def read_head(
     method: bytes,
     target: bytes,
     headers: Pairs,
-    values: dict[bytes, bytes],
     version: str,
     keep_alive: bool,
 ) -> Exchange:
     """The exchange for a head; with a `refusal` if it is one that we do not serve. Raises
     RequestRefused where not even its framing can be known."""
+    values = first_values(headers)
     if len(values.get(b"content-length", b"")) > _LENGTH_MAX:
         raise RequestRefused(400, "a Content-Length of too many digits", code="bad_http")
     origin_form, path = _split(target)
     exchange = Exchange(
         wire,
-        method=method,
-        target=origin_form,
-        path=path,
-        headers=headers,
-        values=values,
+        method,
+        origin_form,
+        path,
+        headers,
+        values,
         http10=version == "1.0",
         keep_alive=keep_alive,
     )

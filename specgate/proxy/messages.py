@@ -37,7 +37,6 @@ class Messages:
         "_size",
         "_target",
         "_upgraded",
-        "_values",
         "in_head",
         "incoming",
     )
@@ -49,7 +48,6 @@ class Messages:
         self._parser = httptools.HttpRequestParser(self)
         self._target = b""
         self._headers: Pairs = []
-        self._values: dict[bytes, bytes] = {}
         self._size = 0  # bytes of the head, or of the trailers, so far
         self._silent = 0  # bytes since the parser last said anything of them
         self._upgraded: Exchange | None = None
@@ -81,7 +79,6 @@ class Messages:
         self.in_head = True
         self._target = b""
         self._headers = []
-        self._values = {}
         self._size = self._silent = 0
 
     def on_url(self, url: bytes) -> None:
@@ -98,7 +95,6 @@ class Messages:
         # Else it is a trailer: it never acts as a header, and ends here.
         if self.in_head:
             self._headers.append((name, value))
-            self._values.setdefault(name.lower(), value)
 
     def on_headers_complete(self) -> None:
         self._silent = 0
@@ -110,7 +106,6 @@ class Messages:
             method=parser.get_method(),
             target=self._target,
             headers=self._headers,
-            values=self._values,
             version=parser.get_http_version(),
             keep_alive=parser.should_keep_alive(),
         )

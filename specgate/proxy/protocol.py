@@ -62,6 +62,8 @@ class GateProtocol(asyncio.Protocol):
         self._deadline = Deadline(self._loop, self._expired)
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._resting: asyncio.Future[None] | None = None
         self._refused = False
         self._gone = False
         self._reading = True
@@ -103,6 +105,7 @@ class GateProtocol(asyncio.Protocol):
         self._deadline.cancel()
         self._ending.over()
         self._leave()
+        self._rouse()
 
     def pause_writing(self) -> None:
         self.blocked = True
@@ -159,9 +162,33 @@ class GateProtocol(asyncio.Protocol):
         exchange = self._current = self._queue.popleft()
         if exchange.expects_continue:
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        task = self._loop.create_task(self._run(exchange), name="request")
-        self._server.tasks.add(task)
-        task.add_done_callback(self._server.tasks.discard)
+        if self._worker is None or self._worker.done():
+            self._worker = self._loop.create_task(self._work(), name="connection")
+        else:
+            self._rouse()
+
+    async def _work(self) -> None:
+        """Its exchanges, one after the other. One task for all of a connection's: one for each took
+        5 % of a request, since asyncio keeps a weak set of all tasks, in Python."""
+        task = asyncio.current_task()
+        assert task is not None
+        while True:
+            if (exchange := self._current) is not None:
+                self._server.tasks.add(task)
+                try:
+                    await self._run(exchange)
+                finally:
+                    self._server.tasks.discard(task)
+            elif self._ending.begun:
+                return
+            else:
+                self._resting = self._loop.create_future()
+                await self._resting
+
+    def _rouse(self) -> None:
+        resting, self._resting = self._resting, None
+        if resting is not None and not resting.done():
+            resting.set_result(None)
 
     async def _run(self, exchange: Exchange) -> None:
         try:

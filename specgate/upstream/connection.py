@@ -15,6 +15,7 @@ so a steady stream costs no task switch a chunk.
 """
 
 import asyncio
+import select
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import cast
@@ -51,6 +52,8 @@ class Connection(asyncio.Protocol):
         self.idle_since: float | None = None
         self._on_idle_end = on_idle_end
         self._sock = sock
+        self._waiting = select.poll()
+        self._waiting.register(sock, select.POLLIN)
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._writable: asyncio.Future[None] | None = None
@@ -184,13 +187,8 @@ class Connection(asyncio.Protocol):
     def spoken(self) -> bool:
         """Whether there is something to read that the event loop has not come to yet: on a resting
         connection the engine's FIN, or bytes that would be taken for the next answer."""
-        try:
-            self._sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
-        return True
+        # A third of what peeking costs, which says "nothing" by raising.
+        return bool(self._waiting.poll(0))
 
     def abort(self) -> None:
         """End the connection now, sent or not: this is how an engine learns that nobody waits."""

@@ -154,18 +154,18 @@ def longest_turn():
     longest = Longest()
     run = events.Handle._run
 
-    def timed(handle: Any) -> None:
+    def timed(handle):
         start = time.thread_time()
         run(handle)
         took = time.thread_time() - start
         if took > longest.s and (what := _of_the_gate(handle)):
             longest.s, longest.what = took, what
 
-    events.Handle._run = timed  # type: ignore[method-assign, assignment]
+    events.Handle._run = timed  # type: ignore[method-assign]
     try:
         yield longest
     finally:
-        events.Handle._run = run  # type: ignore[method-assign, assignment]
+        events.Handle._run = run  # type: ignore[method-assign]
 
 
 def _of_the_gate(handle: Any) -> str:
