@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from specgate.core.errors import NoAnswer, StreamBroken
@@ -193,4 +194,4 @@ async def quiet(upstream: FedUpstream) -> None:
 def cut(raw: bytes, at: Iterable[int]) -> tuple[bytes, ...]:
     """The bytes, cut at these places."""
     places = sorted({place % (len(raw) + 1) for place in at} | {0, len(raw)})
-    return tuple(raw[a:b] for a, b in zip(places, places[1:], strict=False))
+    return tuple(raw[a:b] for a, b in pairwise(places))
