@@ -319,15 +319,13 @@ class Connection(asyncio.Protocol):
                     return
                 self._framed = True
         self._head_done = True
-        if not self._parser.should_keep_alive():
-            self._unusable = True
         assert self._head is not None
         if not self._head.done():
             self._head.set_result(None)
         if self._head_only:
             # The parser waits for the body that the head speaks of; there is none.
-            self._parser = httptools.HttpResponseParser(self)
             self._end()
+            self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, piece: bytes) -> None:
         if self._ended:
@@ -359,6 +357,9 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ended = True
+        # Now, not at the head's end: to the parser a trailer named Connection is a header too.
+        if not self._parser.should_keep_alive():
+            self._unusable = True
         self._wake_up()
 
     def _fail(self, what: str) -> None:
