@@ -15,6 +15,7 @@ so a steady stream costs no task switch a chunk.
 """
 
 import asyncio
+import select
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import cast
@@ -32,9 +33,6 @@ HEAD_LIMIT = 256 * 1024
 EARLY_LIMIT = 64 * 1024
 """Bytes of a body that may come before anyone asked for them; then the socket is left unread."""
 
-SALVAGE = 64 * 1024
-"""Bytes read at a time of what a reset left behind."""
-
 
 class DiedUnused(Exception):
     """A connection ended before a byte of the response; the request may never have been read."""
@@ -51,6 +49,7 @@ class Connection(asyncio.Protocol):
         self.idle_since: float | None = None
         self._on_idle_end = on_idle_end
         self._sock = sock
+        self._readable: select.poll | None = None
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._writable: asyncio.Future[None] | None = None
@@ -184,13 +183,11 @@ class Connection(asyncio.Protocol):
     def spoken(self) -> bool:
         """Whether there is something to read that the event loop has not come to yet: on a resting
         connection the engine's FIN, or bytes that would be taken for the next answer."""
-        try:
-            self._sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
-        return True
+        if self._readable is None:
+            # Kept: asking it costs a quarter of what a peek at the socket does.
+            self._readable = select.poll()
+            self._readable.register(self._sock, select.POLLIN)
+        return bool(self._readable.poll(0))
 
     def abort(self) -> None:
         """End the connection now, sent or not: this is how an engine learns that nobody waits."""
@@ -249,7 +246,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             # After a reset nothing more reads like a FIN; it is no end that a body may have.
-            while data := self._sock.recv(SALVAGE):
+            while data := self._sock.recv(EARLY_LIMIT):
                 self.data_received(data)
         except OSError:
             return
@@ -309,15 +306,16 @@ class Connection(asyncio.Protocol):
             return
         self.status = status
         self._framed = self._head_only or status in (204, 304)
+        coded = False
         for name, value in self.headers:
             lower = name.lower()
             if lower == b"content-length":
                 self._framed = True
             elif lower == b"transfer-encoding":
-                if value.strip().lower() != b"chunked":
-                    self._fail("it used a transfer coding other than chunked")
+                if coded or value.strip().lower() != b"chunked":
+                    self._fail("it used a transfer coding other than chunked, once")
                     return
-                self._framed = True
+                self._framed = coded = True
         self._head_done = True
         assert self._head is not None
         if not self._head.done():

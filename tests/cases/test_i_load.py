@@ -165,7 +165,7 @@ def longest_turn():
     try:
         yield longest
     finally:
-        events.Handle._run = run  # type: ignore[method-assign, assignment]
+        events.Handle._run = run  # type: ignore[method-assign]
 
 
 def _of_the_gate(handle: Any) -> str:

@@ -134,7 +134,8 @@ async def test_upload_passes_as_it_comes():
 async def test_lane_that_does_not_read_stops_the_client():
     """The gate holds a bounded part of an upload, whatever the lane does.
 
-    Known limit: a client that leaves meanwhile is noticed when the lane reads on.
+    A client that leaves meanwhile: tests/live/test_client_leaves.py, and for the portable form its
+    page. Here the lane reads on, so that both forms notice.
     """
     sent = 0
     piece = b"x" * 65536

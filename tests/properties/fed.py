@@ -78,11 +78,6 @@ class Cable(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
-    # As a socket: nothing lies unread in it
-
-    def recv(self, size: int, flags: int = 0) -> bytes:
-        raise BlockingIOError
-
     # The other end
 
     @property
@@ -115,6 +110,15 @@ class Cable(asyncio.Transport):
         self._run()
 
 
+class FedConnection(Connection):
+    """There is no socket in which something could lie unread."""
+
+    spoken = False
+
+    def _salvage(self) -> None:
+        return
+
+
 class FedUpstream(PooledUpstream):
     """Connection k plays the k-th list of scripts."""
 
@@ -125,7 +129,7 @@ class FedUpstream(PooledUpstream):
 
     async def _connect(self, origin: Origin) -> Connection:
         cable = Cable(self._to_come.popleft())
-        connection = Connection(origin.lane, self._forget, cable)  # type: ignore[arg-type]
+        connection = FedConnection(origin.lane, self._forget, cable)  # type: ignore[arg-type]
         cable.protocol = connection
         connection.connection_made(cable)
         self.cables.append(cable)
