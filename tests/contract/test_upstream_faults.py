@@ -60,6 +60,8 @@ NO_HTTP = {
 # Not of httpx: it waits for the end of a head that is none, and for as many bytes as it is told of,
 # and where a length stands beside chunks it believes the chunks.
 NO_HTTP_STRICT = {
+    "a tab after chunked": HEAD + b"transfer-encoding: chunked\t\r\n\r\n0\r\n\r\n",
+} | {
     name: NO_HTTP.pop(name)
     for name in (
         "another protocol",
