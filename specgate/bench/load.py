@@ -143,6 +143,7 @@ class _Loop:
         self._on_sample = on_sample
         self._next = 0
         self._ended = 0
+        self._counted = 0
         self._samples: list[Sample] = []
         self._begin: float | None = None
         self._end: float | None = None
@@ -167,6 +168,7 @@ class _Loop:
         wall_s = end - begin if begin is not None and end is not None else 0.0
         return Loop(
             samples=tuple(self._samples),
+            counted=(self._warm_up, self._counted),
             begin=begin,
             end=end if begin is not None else None,
             client_busy=self._cpu_s / wall_s if wall_s > 0 else 0.0,
@@ -186,6 +188,7 @@ class _Loop:
                 self._cpu_s = -time.process_time()
             if self._next == len(self._prompts) and self._end is None:
                 self._end = answer.ended_at
+                self._counted = self._ended
                 self._cpu_s += time.process_time()
             # Runs when this task next waits, and then the next request is on its way.
             soon(self._read, index, answer)

@@ -64,11 +64,14 @@ class Sample:
 class Loop:
     """A closed loop that has ended. `begin`, `end`: its window, None if it never opened or closed.
 
+    samples: in the order in which they ended. counted: the first one that ended after the window
+    had opened, and the one after the last that ended before it closed.
     client_busy: the bench's own processor time over the window, as a share of one core.
     void: why it does not count, None if it does.
     """
 
     samples: tuple[Sample, ...]
+    counted: tuple[int, int]
     begin: float | None
     end: float | None
     client_busy: float
@@ -78,7 +81,8 @@ class Loop:
         """The requests that ended within the window."""
         if self.begin is None or self.end is None:
             return []
-        return [s for s in self.samples if self.begin < s.ended_at <= self.end and not s.error]
+        first, beyond = self.counted
+        return [sample for sample in self.samples[first:beyond] if not sample.error]
 
 
 def cell_of(

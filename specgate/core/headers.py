@@ -25,7 +25,7 @@ HOP_BY_HOP = frozenset(
         b"http2-settings",
     }
 )
-"""Fields that mean one connection only. `expect` is answered by the server in front of the app."""
+"""Fields that mean one connection only. `expect` is answered by the gate, on its own connection."""
 
 OWN_PREFIX = b"x-specgate-"
 """Ours alone: never forwarded in either direction, so that nobody's can be taken for the gate's."""

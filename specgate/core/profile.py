@@ -67,9 +67,7 @@ class Run:
 
     repeat: Annotated[int, Says("its number; paired arms of one number were measured back to back")]
     tok_s: Annotated[float, Says("output tokens a second", above=0)]
-    value: Annotated[
-        float, Says("what is compared, more being better: tok_s unless by a time", above=0)
-    ]
+    value: Annotated[float, Says("what is compared, more being better", above=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,23 +79,18 @@ class ArmLevel:
         tuple[float, float] | None,
         Says("its interval, with the spread pooled over levels; null without repeats"),
     ] = None
-    tok_s_spread: Annotated[
-        float | None,
-        Says("standard deviation over repeats as a share of tok_s; null without repeats"),
-    ] = None
+    tok_s_spread: Annotated[float | None, Says("standard deviation, as a share of tok_s")] = None
     ratio: Annotated[float | None, Says("over the plain arm, by the objective", above=0)] = None
     ratio_interval: Annotated[tuple[float, float] | None, Says("its interval")] = None
     standing: Annotated[Standing | None, Says("how the ratio stands against the margin")] = None
     runs: Annotated[tuple[Run, ...], Says("the repeats")] = ()
-    requests: Annotated[int, Says("requests that count, over all repeats; 0 where not known")] = 0
+    requests: Annotated[int, Says("requests that count, all repeats; 0 where not known")] = 0
     tok_s_per_request: Annotated[float | None, Says("mean over requests of tokens over E2E")] = None
     ttft_s: Annotated[Times | None, Says("time to first token")] = None
     tpot_s: Annotated[Times | None, Says("time for each output token after the first")] = None
     e2e_s: Annotated[Times | None, Says("from sending to the last token")] = None
     slo_goodput: Annotated[float | None, Says("requests a second that met the SLO")] = None
-    accept_length: Annotated[float | None, Says("tokens a verification step, bonus included")] = (
-        None
-    )
+    accept_length: Annotated[float | None, Says("tokens a step, bonus included")] = None
     accept_length_by_class: Annotated[dict[str, float], Says("by prompt class")] = field(
         default_factory=dict
     )
@@ -127,9 +120,7 @@ class Verdict:
 
     shape: Annotated[Shape, Says("over the loads that were measured")]
     arm: Annotated[str | None, Says("the speculative arm; null if there is none")] = None
-    crossover: Annotated[
-        float | None, Says("a load; 0 for never, null unless never or crosses")
-    ] = None
+    crossover: Annotated[float | None, Says("a load; 0 for never; else null")] = None
     interval: Annotated[
         Bounds | None,
         Says(
@@ -142,9 +133,7 @@ class Verdict:
     ] = SINGLE_RUN
     p_never: Annotated[float | None, Says("probability that it never pays in the range")] = None
     p_always: Annotated[float | None, Says("probability that it always pays in the range")] = None
-    pays: Annotated[
-        tuple[tuple[int, int], ...], Says("ranges of levels in which the lower bound is above 1")
-    ] = ()
+    pays: Annotated[tuple[tuple[int, int], ...], Says("ranges whose lower bound is above 1")] = ()
     undecided: Annotated[tuple[int, ...], Says("levels where more repeats help most")] = ()
     objective: Annotated[Objective, Says("what was compared")] = Objective.THROUGHPUT
     margin: Annotated[float, Says("a share: smaller differences are worth nothing")] = 0.03

@@ -63,7 +63,7 @@ class Messages:
                 data = self._after_upgrade(data[upgrade.args[0] :])
                 continue
             except httptools.HttpParserCallbackError as error:
-                # An error of the gate's, not the client's.
+                # What a callback raised: a refusal, or an error of the gate's own.
                 raise error.__context__ or error from None
             except httptools.HttpParserError as error:
                 raise RequestRefused(400, f"not HTTP: {error}", code="bad_http") from None

@@ -26,6 +26,9 @@ from specgate.proxy.watch import within
 PIPELINE_MAX = 8
 """Requests that wait behind the one being answered; beyond it the client is not read."""
 
+PIPELINE_LIMIT = 1000
+"""What one read may hold all the same: the smallest requests cost 25 times their size in memory."""
+
 PAUSED_LOOK_S = 0.5
 """How often a connection that is not being read is asked whether its client is still there."""
 
@@ -132,6 +135,8 @@ class GateProtocol(asyncio.Protocol):
             self._next()
         if len(self._queue) >= PIPELINE_MAX:
             self._pause()
+            if len(self._queue) >= PIPELINE_LIMIT:
+                raise RequestRefused(400, "too many requests at once", code="bad_http")
 
     def body_came(self, exchange: Exchange, piece: bytes) -> None:
         if exchange.finished:

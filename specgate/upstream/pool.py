@@ -10,6 +10,7 @@ that not one byte of a response came, that it died at once, and that the request
 import asyncio
 import socket
 import ssl
+from typing import Any
 
 import aiohappyeyeballs
 
@@ -226,7 +227,8 @@ def _sent(upload: asyncio.Task[bool] | None) -> bool:
 async def _either(head: asyncio.Future[None], upload: asyncio.Task[bool]) -> None:
     """Wait while a body is sent: an engine may answer before it has read all of it, and a client
     that leaves in mid-upload ends the exchange."""
-    await asyncio.wait({head, upload}, return_when=asyncio.FIRST_COMPLETED)
+    both: set[asyncio.Future[Any]] = {head, upload}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if upload.done() and not head.done():
         upload.result()
 

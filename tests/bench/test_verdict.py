@@ -57,7 +57,7 @@ def test_a_crossing_on_an_engine_without_a_table_takes_the_gate():
     assert gate.worst == 1.0
     assert gate.best == pytest.approx(1.4, rel=0.03)
     assert gate.low is not None
-    assert gate.low < gate.mean < gate.high  # type: ignore[operator]
+    assert gate.low < gate.mean < gate.high
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,4 @@
-"""Cases C01 to C06: which headers pass, which end here, and what we put in our own.
-
-Known limits, of the ASGI form that the proxy still has: names arrive in lower case, and an
-engine's reason phrase is lost.
-"""
+"""Cases C01 to C06: which headers pass, which end here, and what we put in our own."""
 
 import structlog.testing
 

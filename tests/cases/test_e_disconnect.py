@@ -240,7 +240,7 @@ async def test_e05_one_owner_of_receive():
         "path": "/v1/chat/completions",
         "raw_path": CHAT,
         "query_string": b"",
-        "headers": [(b"transfer-encoding", b"chunked")],
+        "headers": [(b"host", b"gate"), (b"transfer-encoding", b"chunked")],
     }
     serving = asyncio.ensure_future(ProxyApp(on.forwarder)(scope, receive, send))
     body = chat()

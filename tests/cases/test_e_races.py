@@ -25,6 +25,7 @@ async def test_e04_close_raising_inside_cleanup():
             async with asyncio.TaskGroup() as clients:
                 for _ in range(AT_ONCE):
                     clients.create_task(both_leave(on, seeded.random(), seeded.choice("rc")))
+        await on.ended(TURNS)
         ended = on.gate.facts.of(RequestEnded)
         assert len(ended) == TURNS
         assert {fact.outcome for fact in ended} <= {Outcome.CLIENT_GONE, Outcome.LANE_FAILED}

@@ -3,6 +3,7 @@ come early. The rest of G is about health and replies."""
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,8 @@ async def test_g12_answer_before_the_body_was_sent(framing: str, ending: str):
         connection.rst()
         raise ConnectionResetError
 
-    steps = {"stays": [ReadBody()], "closes": [Fin()], "resets": [resets]}[ending]
+    endings: dict[str, list[Any]] = {"stays": [ReadBody()], "closes": [Fin()], "resets": [resets]}
+    steps = endings[ending]
     async with stage() as on:
         for _ in range(5):
             async with connect(on.url) as client:

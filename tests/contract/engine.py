@@ -51,6 +51,8 @@ class Peer:
     async def send(self, *pieces: bytes, pause_s: float | None = None) -> None:
         """Write each piece on its own, with a turn of the loop (or a pause) between."""
         for piece in pieces:
+            if self.writer.is_closing():
+                raise ConnectionResetError("the peer has left")
             self.writer.write(piece)
             await self.writer.drain()
             if pause_s is not None:

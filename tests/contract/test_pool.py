@@ -146,6 +146,15 @@ async def test_bytes_at_idle_end_a_connection(upstream: Upstream):
             assert engine.open == 0
 
 
+async def test_trailer_named_connection(upstream: Upstream):
+    """Found by fuzzing: to the parser it is a header too, and the next answer was refused."""
+    chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+    async with Engine(answers(chunks + b"Connection: close\r\n\r\n", OK)) as engine:
+        for number in range(3):
+            assert (await ask(upstream, engine)).body == b"ok"
+            assert len(engine.connections) == number + 1
+
+
 # A second time
 
 

@@ -18,6 +18,8 @@ BODIES = {
     + chunked(b"hello", b" ", b"world"),
     "one chunk, odd sizes": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
     b"00B\r\nhello world\r\n000\r\n\r\n",
+    "coding with space around it": b"HTTP/1.1 200 OK\r\nTransfer-Encoding:\t chunked  \r\n\r\n"
+    b"b\r\nhello world\r\n0\r\n\r\n",
     "chunk extensions": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     b'5;a=1;b="x y"\r\nhello\r\n6;c\r\n world\r\n0;last\r\n\r\n',
     "trailers": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

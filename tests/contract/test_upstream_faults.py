@@ -49,6 +49,8 @@ NO_HTTP = {
     "gzip, chunked": HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "gzip": HEAD + b"transfer-encoding: gzip\r\n\r\nhello",
     "xchunked": HEAD + b"transfer-encoding: xchunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "chunked, chunked": HEAD + b"transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "chunked twice": TE[:-2] + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",  # found by fuzzing
     "space before the colon": HEAD + b"content-length : 5\r\n\r\nhello",
     "nul in a value": CL + b"x: a\x00b\r\n\r\nhello",
     "a line that is no header": CL + b"no colon here\r\n\r\nhello",
@@ -58,6 +60,8 @@ NO_HTTP = {
 # Not of httpx: it waits for the end of a head that is none, and for as many bytes as it is told of,
 # and where a length stands beside chunks it believes the chunks.
 NO_HTTP_STRICT = {
+    "a tab after chunked": HEAD + b"transfer-encoding: chunked\t\r\n\r\n0\r\n\r\n",
+} | {
     name: NO_HTTP.pop(name)
     for name in (
         "another protocol",

@@ -1,6 +1,7 @@
 """The profile's file: written, read back, refused by the field that is wrong."""
 
 import json
+from typing import Any
 
 import jsonschema
 import pytest
@@ -103,7 +104,7 @@ def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "schema": SCHEMA,
     "verdict": {"shape": "crosses", "crossover": 4, "interval": [2, 8]},
     "levels": [

@@ -53,7 +53,8 @@ def test_shapes_without_a_crossover(shape, threshold, caveat):
     derived = threshold_and_band(profile(shape))
     assert derived.threshold == threshold
     assert derived.band == 0.2
-    assert derived.caveat is None if caveat is None else caveat in derived.caveat
+    assert (derived.caveat is None) == (caveat is None)
+    assert (caveat or "") in (derived.caveat or "")
 
 
 def test_of_several_ranges_the_gate_takes_the_first_if_it_begins_at_the_lowest_level():

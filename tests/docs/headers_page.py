@@ -32,8 +32,10 @@ This list is complete.
 7. **`X-Accel-Buffering: no`** is added to an event stream whose engine said nothing of it, unless
    [`SPECGATE_ACCEL_BUFFERING`](settings.md#specgate_accel_buffering) is off.
 8. **The gate's own paths** never reach an engine: $own_paths and all below `$own_root/`.
-9. Header names reach the engine in small letters: the server in front of the gate's application
-   hands them over so. Header names mean the same in any case.
+9. **The body**, only with [`SPECGATE_REQUEST_USAGE`](settings.md#specgate_request_usage): a stream
+   is asked for its token count where its client did not, and the extra event is taken out again.
+
+Another server than `specgate serve` changes [a little more](portable-form.md).
 
 ## Headers that the gate adds to responses
 
@@ -45,9 +47,9 @@ Both `$prefix*` headers are left out where
 ## `X-Request-Id`
 
 A client's own id is kept if it has at most $id_max characters out of letters, digits and
-`$id_signs`. Any other, and none, is replaced by 24 hexadecimal digits. The id goes to the engine,
-stands in the log line, and comes back in the response. An engine's own `X-Request-Id` in the
-response is left as it is.
+`$id_signs`. Any other, and none, is replaced by hexadecimal digits: the gate's own, and a number.
+The id goes to the engine, stands in the log line, and comes back in the response. An engine's own
+`X-Request-Id` in the response is left as it is.
 
 ## Errors of the gate
 
@@ -58,6 +60,13 @@ What the gate answers itself, on the engines' paths, has OpenAI's shape:
 |---|---|---|
 | 502 | `lane_no_answer` | the request was sent, and the connection ended before a response began |
 | 503 | `no_lane_reachable` | neither lane took a connection; with `Retry-After` |
+| 400 | `bad_http` | what came is not HTTP, or could be read in two ways; the connection ends |
+| 405 | `method_refused` | CONNECT and TRACE |
+| 408 | `slow_head`, `slow_body` | later than `SPECGATE_HEAD_TIMEOUT_S`, `SPECGATE_BODY_TIMEOUT_S` |
+| 413 | `body_too_large` | larger than `SPECGATE_BODY_LIMIT` |
+| 431 | `head_too_large` | a request's head above 64 KiB |
+| 501 | `no_websocket` | the gate carries no WebSockets |
+| 505 | `version_refused` | neither HTTP/1.1 nor HTTP/1.0 |
 | 504 | `lane_timeout` | no response began within `SPECGATE_FIRST_BYTE_TIMEOUT_S` |
 | 404 | `no_route` | a path below `$own_root/`, or a method, that the gate does not have |
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from specgate.core.events import RequestEnded
+from specgate.proxy.protocol import PIPELINE_LIMIT
 from tests.support.client import CHAT, JSON, RawClient, chat, chunked, connect, request_bytes
 from tests.support.lanes import (
     DONE,
@@ -66,11 +67,28 @@ async def test_hundreds_at_once():
     async with stage() as on, connect(on.url) as client:
         on.plain.answer("*", lambda request, connection: connection.perform(response(200, b"ok")))
         one = request_bytes(b"GET", b"/v1/thing", offer) + request_bytes(b"GET", b"/v1/thing")
-        sending = asyncio.ensure_future(client.send(one * 1000))
-        for _ in range(2000):
+        sending = asyncio.ensure_future(client.send(one * 450))
+        for _ in range(900):
             await client.read_head()
             assert (client.status, (await client.read_body()).data) == (200, b"ok")
         await sending
+
+
+async def test_thousands_in_one_read_are_refused():
+    """Each took a hundred times the memory of its bytes; no client means that."""
+    async with stage() as on, connect(on.url) as client:
+        sending = asyncio.ensure_future(
+            client.send(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n" * 9000)
+        )
+        answered = 0
+        while (await client.read_head()) and client.status == 200:
+            await client.read_body()
+            answered += 1
+        assert client.status == 400
+        assert PIPELINE_LIMIT <= answered < 9000
+        await client.read_body()
+        await sending
+        assert await client.ended(within_s=4) == "fin"
 
 
 async def still_good(client: RawClient) -> None:

@@ -58,7 +58,8 @@ async def test_generation_is_known_by_its_decoded_path():
 
 async def test_base_path_of_a_lane_goes_before():
     async with stage(spec_base="/pool/a%20b", plain_base="/plain/") as on:
-        on.plain.answer_next(response(200, b"ok"))
+        # By its path: behind the base, the gate's own probes and scrapes are requests like any.
+        on.plain.answer("/plain/v1/x%2Fy", response(200, b"ok"))
         assert (await on.ask(target=CHAT + b"?q=1", body=chat())).status == 200
         assert (await on.ask(b"GET", b"/v1/x%2Fy?z", [])).status == 200
         asked = [request.target for request in on.spec.requests + on.plain.requests]
@@ -134,7 +135,8 @@ async def test_upload_passes_as_it_comes():
 async def test_lane_that_does_not_read_stops_the_client():
     """The gate holds a bounded part of an upload, whatever the lane does.
 
-    Known limit: a client that leaves meanwhile is noticed when the lane reads on.
+    A client that leaves meanwhile: tests/live/test_client_leaves.py, and for the portable form its
+    page. Here the lane reads on, so that both forms notice.
     """
     sent = 0
     piece = b"x" * 65536

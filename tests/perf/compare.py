@@ -1,4 +1,4 @@
-"""What a gate costs beside nginx, in one run: `python -m tests.perf.compare [NAME=COMMAND@PORT ...]`
+"""What a gate costs beside nginx, in one run: `python -m tests.perf.compare [NAME=COMMAND@PORT]`
 
 Processor time is the operating system's account of a proxy's whole process tree, so that a busy
 machine moves it little; still, only the ratios of one run mean anything. For each proxy, the median

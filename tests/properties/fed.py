@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from specgate.core.errors import NoAnswer, StreamBroken
@@ -77,11 +78,6 @@ class Cable(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
-    # As a socket: nothing lies unread in it
-
-    def recv(self, size: int, flags: int = 0) -> bytes:
-        raise BlockingIOError
-
     # The other end
 
     @property
@@ -114,6 +110,15 @@ class Cable(asyncio.Transport):
         self._run()
 
 
+class FedConnection(Connection):
+    """There is no socket in which something could lie unread."""
+
+    spoken = False
+
+    def _salvage(self) -> None:
+        return
+
+
 class FedUpstream(PooledUpstream):
     """Connection k plays the k-th list of scripts."""
 
@@ -124,7 +129,7 @@ class FedUpstream(PooledUpstream):
 
     async def _connect(self, origin: Origin) -> Connection:
         cable = Cable(self._to_come.popleft())
-        connection = Connection(origin.lane, self._forget, cable)  # type: ignore[arg-type]
+        connection = FedConnection(origin.lane, self._forget, cable)  # type: ignore[arg-type]
         cable.protocol = connection
         connection.connection_made(cable)
         self.cables.append(cable)
@@ -193,4 +198,4 @@ async def quiet(upstream: FedUpstream) -> None:
 def cut(raw: bytes, at: Iterable[int]) -> tuple[bytes, ...]:
     """The bytes, cut at these places."""
     places = sorted({place % (len(raw) + 1) for place in at} | {0, len(raw)})
-    return tuple(raw[a:b] for a, b in zip(places, places[1:], strict=False))
+    return tuple(raw[a:b] for a, b in pairwise(places))
