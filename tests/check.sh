@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 missing=()
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] || missing+=(nginx-light)
+command -v wrk >/dev/null || missing+=(wrk)
+command -v openssl >/dev/null || missing+=(openssl)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 if ((${#missing[@]})); then
   as_root=$([[ $EUID == 0 ]] || echo sudo)

@@ -177,7 +177,7 @@ async def test_f03_leak_on_error():
             "SPECGATE_SMOOTHING_S": "0",
             "SPECGATE_BAND": "0",
             "SPECGATE_DWELL_S": "0",
-            "SPECGATE_FIRST_BYTE_TIMEOUT_S": "0.5",
+            "SPECGATE_FIRST_BYTE_TIMEOUT_S": "1.5",
         }
         async with serve_process(environ) as gate:
             await f03_traffic(gate.url, kinds[:700])

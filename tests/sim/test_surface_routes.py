@@ -99,7 +99,7 @@ async def test_loads_have_the_engines_shape(spec: RunningLane) -> None:
 
 
 async def test_loads_know_a_stream_that_the_gauges_do_not(plain: RunningLane) -> None:
-    body = chat(max_tokens=3_000, ignore_eos=True, stream=True)
+    body = chat(max_tokens=20_000, ignore_eos=True, stream=True)
     async with client_of(plain) as client:
         async with client.stream("POST", CHAT, json=body) as response:
             await anext(response.aiter_raw())
