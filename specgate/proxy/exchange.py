@@ -50,6 +50,7 @@ class Exchange:
         "_bodiless",
         "_chunked",
         "_gone",
+        "_held",
         "_pieces",
         "_tell",
         "_waiter",
@@ -101,6 +102,7 @@ class Exchange:
         self._bodiless = method == b"HEAD"
         self._chunked = False
         self._gone = False
+        self._held = b""
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -170,7 +172,16 @@ class Exchange:
         elif self.http10:
             extra += b"connection: keep-alive\r\n"
         first = b"HTTP/1.1 %d %b" % (status, reason or _PHRASES.get(status, b""))
-        self._wire.send(b"\r\n".join([first, *map(b": ".join, headers), extra + b"\r\n"]))
+        self._held = b"\r\n".join([first, *map(b": ".join, headers), extra + b"\r\n"])
+        # Most answers have come whole by now: head and body leave in one write, where two took a
+        # tenth of a request. A stream's head waits for no more than the loop's next turn.
+        asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send the head, if it has not left yet."""
+        if self._held:
+            head, self._held = self._held, b""
+            self._wire.send(head)
 
     def write(self, piece: bytes) -> bool:
         wire = self._wire
@@ -178,15 +189,19 @@ class Exchange:
             return wire.blocked  # as a chunk it would be the last
         if self._chunked:
             # One write a piece: the head, the bytes and the end of a chunk leave together.
-            wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-        elif not self._bodiless:
-            wire.send(piece)
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+        elif self._bodiless:
+            return wire.blocked
+        if self._held:
+            piece, self._held = self._held + piece, b""
+        wire.send(piece)
         return wire.blocked
 
     async def drain(self) -> None:
         await self._wire.writable()
 
     async def finish(self, trailers: Pairs) -> None:
+        self.flush()
         if self._chunked:
             lines = [b"%b: %b\r\n" % pair for pair in trailers]
             self._wire.send(b"".join([b"0\r\n", *lines, b"\r\n"]))

@@ -252,6 +252,7 @@ class GateProtocol(asyncio.Protocol):
 
     def _cut(self, exchange: Exchange) -> None:
         """The response is not whole, and the client must be able to tell."""
+        exchange.flush()
         if exchange.until_close or self.blocked:
             # A FIN would look like the end; and what a client does not read cannot be flushed.
             self._ending.reset()
