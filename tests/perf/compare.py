@@ -101,46 +101,49 @@ def measure(proxy: Proxy, scratch: Path, *, seconds: int = 4, chunks: int = 400)
     """One round; the engine runs already."""
     wrk_script = scratch / "wrk.lua"
     wrk_script.write_text(_WRK)
-    with _running(proxy.command, proxy.environ, scratch / f"{proxy.name}.log") as process:
+    with running(proxy.command, proxy.environ, scratch / f"{proxy.name}.log") as process:
         url = f"http://127.0.0.1:{proxy.port}/v1/chat/completions"
-        _await_answer(url)
+        await_answer(url)
         wrk = ["wrk", "-t1", "-c32", "-s", str(wrk_script)]
         _output([*wrk, "-d1s", url])
-        before = _account(process.pid)[0]
+        before = account(process.pid)[0]
         report = _output([*wrk, f"-d{seconds}s", url])
         counted = re.search(r"(\d+) requests in", report)
         assert counted, report
-        us_request = (_account(process.pid)[0] - before) / int(counted[1]) * 1e6
+        us_request = (account(process.pid)[0] - before) / int(counted[1]) * 1e6
         failed = re.search(r"Non-2xx or 3xx responses: (\d+)", report)
-        us_chunk, paced = _streams(process.pid, proxy.port, chunks, 20)
-        us_burst, burst = _streams(process.pid, proxy.port, chunks, 0)
+        us_chunk, paced = streams(process.pid, proxy.port, 64, chunks, 20)
+        us_burst, burst = streams(process.pid, proxy.port, 64, chunks, 0)
         return Cost(
             us_request=us_request,
             us_chunk=us_chunk,
             us_burst=us_burst,
             delay_ms=paced["delay_p50_ms"],
-            rss_mb=_account(process.pid)[1],
+            rss_mb=account(process.pid)[1],
             bad=int(paced["bad"] + burst["bad"]) + (int(failed[1]) if failed else 0),
         )
 
 
-def _streams(pid: int, port: int, chunks: int, gap_ms: int) -> tuple[float, dict[str, float]]:
-    load = [sys.executable, "-m", "tests.perf.load", str(port), "64", str(chunks), str(gap_ms)]
-    before = _account(pid)[0]
+def streams(
+    pid: int, port: int, count: int, chunks: int, gap_ms: int
+) -> tuple[float, dict[str, float]]:
+    """Microseconds a chunk of the process, and what the client saw."""
+    load = [sys.executable, "-m", "tests.perf.load", *map(str, (port, count, chunks, gap_ms))]
+    before = account(pid)[0]
     seen = json.loads(_output(load))
-    return (_account(pid)[0] - before) / max(1, seen["chunks"]) * 1e6, seen
+    return (account(pid)[0] - before) / max(1, seen["chunks"]) * 1e6, seen
 
 
 @contextmanager
 def engine() -> Iterator[None]:
     command = [sys.executable, "-m", "tests.perf.engine", str(ENGINE_PORT)]
-    with _running(command, {}, Path(os.devnull)):
-        _await_answer(f"http://127.0.0.1:{ENGINE_PORT}/v1/chat/completions")
+    with running(command, {}, Path(os.devnull)):
+        await_answer(f"http://127.0.0.1:{ENGINE_PORT}/v1/chat/completions")
         yield
 
 
 @contextmanager
-def _running(
+def running(
     command: Sequence[str], environ: Mapping[str, str], log: Path
 ) -> Iterator["subprocess.Popen[bytes]"]:
     with log.open("wb") as out:
@@ -164,7 +167,7 @@ def _output(command: Sequence[str]) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def _await_answer(url: str) -> None:
+def await_answer(url: str) -> None:
     for _ in range(300):
         with suppress(OSError):
             urllib.request.urlopen(urllib.request.Request(url, data=b"{}"), timeout=5).read()
@@ -182,7 +185,7 @@ def _tree(pid: int) -> list[int]:
     return found
 
 
-def _account(pid: int) -> tuple[float, float]:
+def account(pid: int) -> tuple[float, float]:
     """Processor seconds and resident MiB of a process and all below it."""
     seconds = resident = 0.0
     for one in _tree(pid):
