@@ -48,9 +48,9 @@ class GateServer(uvicorn.Server):
 
 def _settle_memory() -> None:
     """What was made by starting up lives as long as the process: the cyclic collector need not look
-    through its hundred thousands of objects again and again, nor as often as after 700 new ones:
-    1 to 2 % of a request. Not seldomer either: a request leaves no cycles behind, but a connection
-    does, some forty objects that would be memory until then."""
+    through its hundred thousands of objects again and again, nor as often as after 700 new ones.
+    Not seldomer either: a request leaves no cycles behind, but a connection does, some forty objects
+    that stay in memory until then."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)

@@ -174,7 +174,7 @@ class GateProtocol(asyncio.Protocol):
 
     async def _work(self) -> None:
         """Its exchanges, one after the other. One task for all of a connection's: one for each took
-        5 % of a request, since asyncio keeps a weak set of all tasks, in Python."""
+        4 % of a request, since asyncio keeps a weak set of all tasks, in Python."""
         task = asyncio.current_task()
         assert task is not None
         while True:
