@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import ClientHead, media_type, to_client
+from specgate.core.headers import ClientHead, Pairs, end_to_end, media_type, to_client
 from specgate.core.tap import Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
@@ -43,7 +43,14 @@ async def relay(
         sink = _Discreet(sink)
     await response.deliver(sink, config.timeouts.idle_s)
     sink.end()
-    await down.finish(response.trailers)
+    await down.finish(_trailers(response.trailers))
+
+
+def _trailers(pairs: Pairs) -> Pairs:
+    """What of the trailers goes through: what would of the headers, and no word on framing."""
+    if not pairs:
+        return pairs
+    return [pair for pair in end_to_end(pairs) if pair[0].lower() != b"content-length"]
 
 
 def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:

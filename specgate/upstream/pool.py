@@ -95,15 +95,18 @@ class PooledUpstream:
             async with asyncio.timeout(self._connect_timeout_s):
                 sock = await _open_socket(origin.host, origin.port)
                 try:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(origin.lane, self._forget, sock),
-                        sock=sock,
-                        ssl=self._tls if origin.scheme == "https" else None,
-                        server_hostname=origin.host if origin.scheme == "https" else None,
+                    transport, connection = await loop.create_connection(
+                        lambda: Connection(origin.lane, self._forget, sock), sock=sock
                     )
                 except BaseException:
                     sock.close()
                     raise
+                if origin.scheme == "https":
+                    if self._tls is None:
+                        # A reload made it https, and certificates are read at the start.
+                        connection.abort()
+                        raise OSError("https needs a restart of the gate")
+                    await _encrypt(transport, connection, self._tls, origin.host)
         except TimeoutError as error:
             message = f"the {origin.lane} lane took no connection in {self._connect_timeout_s:g} s"
             raise ConnectFailed(message, lane=origin.lane) from error
@@ -246,3 +249,19 @@ async def _open_socket(host: str, port: int) -> socket.socket:
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return sock
+
+
+async def _encrypt(
+    transport: asyncio.Transport, connection: Connection, tls: ssl.SSLContext, host: str
+) -> None:
+    """In a step of its own: made in one with the connection, a handshake that was given up just as
+    it succeeded left the loop with a transport whose socket we had closed."""
+    loop = asyncio.get_running_loop()
+    try:
+        encrypted = await loop.start_tls(transport, connection, tls, server_hostname=host)
+        if encrypted is None:
+            raise ConnectionResetError("the connection ended within the handshake")
+    except BaseException:
+        connection.abort()
+        raise
+    connection.connection_made(encrypted)
