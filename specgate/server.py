@@ -11,7 +11,9 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from specgate.admin.warming import warm
 from specgate.settings import SettingsError, kind_of
+from specgate.upstream.tcp import keep_alive
 from specgate.wiring import Service, uvicorn_config
 
 
@@ -24,8 +26,11 @@ class GateServer(uvicorn.Server):
         self._service = service
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await warm(self._service.app)
         await super().startup(sockets=sockets)
         for bound in (bound for server in self.servers for bound in server.sockets):
+            # Connections inherit it; the few that came before it go without.
+            keep_alive(bound)
             structlog.stdlib.get_logger("specgate").info("listening", url=_url(bound))
 
         _settle_memory()
@@ -49,8 +54,8 @@ class GateServer(uvicorn.Server):
 def _settle_memory() -> None:
     """What was made by starting up lives as long as the process: the cyclic collector need not look
     through its hundred thousands of objects again and again, nor as often as after 700 new ones.
-    Not seldomer either: a request leaves no cycles behind, but a connection does, some forty objects
-    that stay in memory until then."""
+    Not seldomer either: a request leaves no cycles behind, but a connection does, some forty
+    objects that stay in memory until then."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)

@@ -36,9 +36,13 @@ from specgate.telemetry.metrics import Metrics
 from specgate.upstream.base import Origin, Upstream
 from specgate.upstream.httpx import HttpxUpstream
 from specgate.upstream.pool import PooledUpstream
+from specgate.upstream.tcp import keep_alive
 
 TICK_S = 0.25
 """How often the policy is applied between requests: well below any sensible smoothing."""
+
+FRESH_SCRAPES = 3
+"""An engine's word on its load holds for so many scrapes' time."""
 
 KEEP_ALIVE_S = 75
 """An idle client connection's life: longer than the balancers' in front (nginx 75, ALB 60)."""
@@ -79,6 +83,7 @@ def build(
         ledger=LocalLedger(),
         observe=observe,
         clock=time.monotonic,
+        fresh_s=FRESH_SCRAPES * (settings.scrape_interval_s or 0.0),
     )
     scraper = Scraper(gate=gate, clock=time.monotonic)
     metrics = Metrics(
@@ -138,7 +143,7 @@ def build(
     app = build_app(
         gate=gate,
         proxy=ProxyApp(forwarder),
-        registry=metrics.registry,
+        scrape=metrics.scrape,
         reloader=reloader,
         observe=observe,
         admin_token=None if token is None else token.get_secret_value(),
@@ -246,6 +251,7 @@ async def serving(
     # Connections inherit it. asyncio sets it only on sockets that were made with proto=TCP, and
     # without it a head and the body after it are 40 ms apart: the client's delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(listener)
     config = uvicorn_config(service, portable=portable)
     # Whoever leaves the block is done with the gate: what is still open then is cut.
     config.timeout_graceful_shutdown = 1

@@ -1,6 +1,6 @@
 """The one FastAPI application: the gate's own routes, and behind them the proxy."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -10,10 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from prometheus_client import CollectorRegistry
 
 from specgate import __version__
-from specgate.admin.auth import Refused, TokenGuard
+from specgate.admin.auth import BEARER, Refused, guarded
 from specgate.admin.models import (
     Alive,
     ErrorBody,
@@ -28,16 +27,17 @@ from specgate.control.gate import Gate
 from specgate.core.events import Observer, SettingsChanged
 from specgate.proxy.app import OWN_ROOT, ProxyApp
 from specgate.settings import SettingsError
-from specgate.telemetry.exposition import exposition
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
+"""An Accept header to the content type and text of `/metrics`."""
 
 
 def build_app(
     *,
     gate: Gate,
     proxy: ProxyApp,
-    registry: CollectorRegistry,
+    scrape: Scrape,
     reloader: Reloader,
     observe: Observer,
     admin_token: str | None,
@@ -60,8 +60,8 @@ def build_app(
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.include_router(_probes(gate))
-    app.include_router(_reading(gate, registry))
-    app.include_router(_changing(gate, reloader, observe, TokenGuard(admin_token)))
+    app.include_router(_reading(gate, scrape))
+    app.include_router(_changing(gate, reloader, observe, admin_token))
     _add_docs(app)
     app.mount("/", proxy)
     # What the mount's pattern does not match, such as a line break in a path, is the engines' too.
@@ -95,12 +95,12 @@ def _probes(gate: Gate) -> APIRouter:
     return router
 
 
-def _reading(gate: Gate, registry: CollectorRegistry) -> APIRouter:
+def _reading(gate: Gate, scrape: Scrape) -> APIRouter:
     router = APIRouter(tags=["reading"])
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics(request: Request) -> Response:
-        content_type, text = exposition(registry, request.headers.get("accept", ""))
+        content_type, text = await scrape(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
     @router.get(f"{OWN_ROOT}/status", summary="The gate now, and why")
@@ -110,20 +110,26 @@ def _reading(gate: Gate, registry: CollectorRegistry) -> APIRouter:
     return router
 
 
-def _changing(gate: Gate, reloader: Reloader, observe: Observer, guard: TokenGuard) -> APIRouter:
+def _changing(
+    gate: Gate, reloader: Reloader, observe: Observer, admin_token: str | None
+) -> APIRouter:
     router = APIRouter(
         prefix=OWN_ROOT,
         tags=["changing"],
-        dependencies=[Depends(guard)],
+        route_class=guarded(admin_token),
+        dependencies=[Depends(BEARER)],
         responses={
             401: {"model": ErrorBody, "description": "The token is missing or wrong."},
             403: {"model": ErrorBody, "description": "The gate was started without a token."},
+            413: {"model": ErrorBody, "description": "The body is larger than 64 KiB."},
         },
     )
 
     @router.put("/threshold", summary="Set the threshold until the next reload or restart")
     async def set_threshold(change: ThresholdChange) -> Status:
-        gate.set_policy(replace(gate.view().policy, threshold=change.threshold))
+        # A threshold that is set by hand wins over what a profile says of the lanes.
+        policy = replace(gate.view().policy, threshold=change.threshold, curves=None)
+        gate.set_policy(policy)
         observe(SettingsChanged(names=("threshold",), source="control"))
         return Status.of(gate.view(), __version__)
 
@@ -166,8 +172,8 @@ def _add_docs(app: FastAPI) -> None:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
-    return _error(error.status, str(error), headers)
+    headers = {"www-authenticate": "Bearer"} if error.status_code == 401 else None
+    return _error(error.status_code, str(error), headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

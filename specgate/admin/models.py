@@ -20,6 +20,9 @@ class InFlight(BaseModel):
     total: int
     spec: int
     plain: int
+    beyond: int = Field(
+        description="What engines have in hand besides; the load includes it, `total` does not."
+    )
     oldest_s: float | None = Field(description="Seconds; null when nothing is in flight.")
 
 
@@ -29,6 +32,31 @@ class LaneStatus(BaseModel):
     url: str
     health: Health
     engine: str = Field(description="sglang, vllm, llamacpp or unknown.")
+
+
+class AcceptLength(BaseModel):
+    """Tokens that a decode step of the spec lane yields a sequence."""
+
+    live: float = Field(description="Of recent requests; while nothing is seen, back to `bench`.")
+    standard_error: float = Field(description="Of `live`.")
+    bench: float = Field(description="In the measurement.")
+    age_s: float | None = Field(
+        description="Seconds since something was learnt from the engine; null: never yet."
+    )
+    break_even: float = Field(description="At which speculation would just pay at this load.")
+    followed: bool = Field(description="Whether it moves what the gate weighs.")
+
+
+class Weighing(BaseModel):
+    """What the gate weighs with a profile; rates in output tokens a second."""
+
+    pays: list[tuple[float, float | None]] = Field(
+        description="The loads between which speculation pays; null: to any load."
+    )
+    regret: float = Field(description="What staying has cost, as a share of a switch's price.")
+    offered_tok_s: float = Field(description="What is asked of both lanes together.")
+    spec_top_tok_s: float = Field(description="The most that the spec lane can give.")
+    switches_last_hour: int
 
 
 class Status(BaseModel):
@@ -46,6 +74,10 @@ class Status(BaseModel):
     lanes: dict[Lane, LaneStatus]
     switches: int
     since_switch_s: float | None
+    weighing: Weighing | None = Field(description="null: there is no profile to weigh by.")
+    accept_length: AcceptLength | None = Field(
+        description="null: there is no profile that says which it was measured with."
+    )
     version: str
 
     @classmethod
@@ -64,6 +96,7 @@ class Status(BaseModel):
                 total=view.counts.total,
                 spec=view.counts.spec,
                 plain=view.counts.plain,
+                beyond=view.beyond.total,
                 oldest_s=view.oldest_s,
             ),
             lanes={
@@ -72,6 +105,8 @@ class Status(BaseModel):
             },
             switches=view.switches,
             since_switch_s=view.since_switch_s,
+            weighing=_weighing(view),
+            accept_length=_accept_length(view),
             version=version,
         )
 
@@ -124,6 +159,33 @@ class ErrorBody(BaseModel):
     """OpenAI's error shape."""
 
     error: dict[str, Any]
+
+
+def _weighing(view: GateView) -> Weighing | None:
+    curves, weighed = view.curves, view.weighed
+    if curves is None or weighed is None:
+        return None
+    return Weighing(
+        pays=[(round(low, 6), _finite(high)) for low, high in curves.paying],
+        regret=round(weighed.regret, 6),
+        offered_tok_s=round(weighed.offered, 3),
+        spec_top_tok_s=weighed.top,
+        switches_last_hour=weighed.lately,
+    )
+
+
+def _accept_length(view: GateView) -> AcceptLength | None:
+    accept = view.accept
+    if accept is None:
+        return None
+    return AcceptLength(
+        live=round(accept.live, 3),
+        standard_error=round(accept.standard_error, 3),
+        bench=round(accept.bench, 3),
+        age_s=None if accept.age_s is None else round(accept.age_s, 3),
+        break_even=round(accept.break_even, 3),
+        followed=view.policy.adaptive,
+    )
 
 
 def _finite(edge: float | None) -> float | None:

@@ -1,8 +1,8 @@
 """Taking changed settings under traffic: file and environment are read again, whole.
 
-What reloads: threshold, band, the profile that they may come from, smoothing, burst, dwell and the
-lanes' URLs. Anything else is named and waits for a restart. A reload that finds a mistake changes
-nothing; the next good one applies in full. It also ends what was set by hand over the control
+What reloads: threshold, band, the profile that they may come from, smoothing, burst, dwell,
+switches an hour and the lanes' URLs. Anything else is named and waits for a restart. A reload that
+finds a mistake changes nothing; the next good one applies in full. It also ends what was set by hand over the control
 surface: the files are the truth.
 """
 
@@ -62,7 +62,8 @@ class Reloader:
         changed = differ & reloadable_names()
         # What waits for a restart keeps its old value here too, or the next reload would not
         # name it again.
-        self._settings = was.model_copy(update={name: getattr(now, name) for name in changed})
+        kept = {name: getattr(now, name) for name in changed}
+        self._settings = was.with_profile(kept, now.policy.curves)
         self._gate.set_origin(Origin.of(Lane.SPEC, now.spec_url))
         self._gate.set_origin(Origin.of(Lane.PLAIN, now.plain_url))
         self._gate.set_policy(now.policy)

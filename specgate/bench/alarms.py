@@ -47,6 +47,17 @@ def little(cells: Iterable[Cell]) -> list[str]:
     return found
 
 
+def disturbed(cells: Iterable[Cell]) -> list[str]:
+    """One line for all cells that have a systematic error."""
+    found = sorted({cell.concurrency for cell in cells if cell.error > 0.0})
+    if not found:
+        return []
+    return [
+        f"the machine did other work while {', '.join(map(str, found))} were measured: intervals "
+        "there are wider by what it may have taken from one arm and not from the other"
+    ]
+
+
 def alarms_of(curve: Curve, engines: Mapping[str, Engine]) -> list[str]:
     """A line for each alarm in a curve that was judged."""
     found = []

@@ -6,17 +6,16 @@ Void cells are left out, and told. Cells of one prompt and output length make on
 analysed in blocks (paired) if all of them were measured so, else arm by arm, with the wider
 interval that this costs.
 
-What is compared, more being better: throughput, tok/s; tpot and e2e, one over the mean time;
-goodput, requests a second that met the SLO, or half a request in the window where none did (zero
-has no ratio).
+What is compared is in `bench.objectives`.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import fmean, stdev
 
-from specgate.bench.alarms import little, void_cells
+from specgate.bench.alarms import disturbed, little, void_cells
 from specgate.bench.judging import Rules, judged, profile_of
+from specgate.bench.objectives import value_of
 from specgate.core.cells import Cell, Spread
 from specgate.core.profile import (
     ArmLevel,
@@ -86,7 +85,7 @@ def _curve(
         context=context,
         max_tokens=max_tokens,
         engines=fingerprint.engines,
-        alarms=[*void_cells(cells), *little(counted)],
+        alarms=[*void_cells(cells), *little(counted), *disturbed(counted)],
     )
 
 
@@ -100,7 +99,12 @@ def _arm(cells: Sequence[Cell], objective: Objective) -> ArmLevel:
         tok_s=fmean(tok_s),
         tok_s_spread=stdev(tok_s) / fmean(tok_s) if len(tok_s) > 1 else None,
         runs=tuple(
-            Run(repeat=cell.repeat, tok_s=cell.tok_s, value=_value(cell, objective))
+            Run(
+                repeat=cell.repeat,
+                tok_s=cell.tok_s,
+                value=value_of(cell, objective),
+                error=cell.error,
+            )
             for cell in cells
         ),
         requests=sum(cell.requests for cell in cells),
@@ -115,20 +119,6 @@ def _arm(cells: Sequence[Cell], objective: Objective) -> ArmLevel:
             for name in classes
         },
     )
-
-
-def _value(cell: Cell, objective: Objective) -> float:
-    if objective is Objective.THROUGHPUT:
-        return cell.tok_s
-    if objective is Objective.E2E:
-        return 1.0 / cell.e2e_s.mean
-    if objective is Objective.TPOT:
-        if cell.tpot_s is None:
-            raise ValueError(f"{cell.arm} at {cell.concurrency} has no TPOT: nothing was streamed")
-        return 1.0 / cell.tpot_s.mean
-    if cell.slo_goodput is None:
-        raise ValueError(f"{cell.arm} at {cell.concurrency} has no goodput: no SLO was given")
-    return max(cell.slo_goodput, 0.5 / cell.window_s)
 
 
 def _times(spreads: Sequence[tuple[Spread | None, int]]) -> Times | None:

@@ -1,19 +1,24 @@
 """From a bench's folder to its profile: what was measured, with what it holds for."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from specgate.bench.analyse import NoCellsError, analyse
+from specgate.bench.faults import Misused
 from specgate.bench.judging import Rules
-from specgate.bench.record import ENVIRONMENT, PLAN, read_cells
+from specgate.bench.rating import rated
+from specgate.bench.record import ENVIRONMENT, PLAN, read_cells, read_rate_cells
 from specgate.core.profile import (
     PLAIN,
     SINGLE_RUN,
     Engine,
     Fingerprint,
+    Objective,
     Profile,
     Scalar,
+    Verdict,
     dumps,
 )
 from specgate.core.shape import Shape
@@ -21,14 +26,27 @@ from specgate.core.shape import Shape
 PROFILE = "profile.json"
 
 
-def conclude(folder: Path, margin: float) -> Profile | None:
-    """Analyse all that the folder holds and write its profile.json; None if no cell counts."""
+def conclude(
+    folder: Path, margin: float, objective: Objective = Objective.THROUGHPUT
+) -> Profile | None:
+    """Analyse all that the folder holds and write its profile.json; None if no cell counts.
+
+    Open loops stand beside; without a closed one the profile has them alone, and is inconclusive.
+    Raises Misused where a cell lacks what the objective compares.
+    """
+    rules = Rules(margin=margin, objective=objective)
+    told = fingerprint(folder)
     try:
-        profile = analyse(
-            read_cells(folder), fingerprint=fingerprint(folder), rules=Rules(margin=margin)
-        )
+        loops = rated(read_rate_cells(folder), rules)
+        profile = analyse(read_cells(folder), fingerprint=told, rules=rules)
     except NoCellsError:
-        return None
+        if not any(loop.rates for loop in loops):
+            return None
+        nothing = Verdict(shape=Shape.INCONCLUSIVE, objective=objective, margin=margin)
+        profile = Profile(verdict=nothing, levels=(), fingerprint=told)
+    except ValueError as error:
+        raise Misused(f"--objective {objective}: {error}") from error
+    profile = replace(profile, open_loop=loops)
     part = folder / (PROFILE + ".part")
     part.write_text(dumps(profile), encoding="utf-8")
     part.replace(folder / PROFILE)
@@ -37,6 +55,8 @@ def conclude(folder: Path, margin: float) -> Profile | None:
 
 def undecided(profile: Profile) -> str | None:
     """Why a profile decides nothing yet, None if it does: in all lengths that were measured."""
+    if not profile.levels:
+        return "an open loop tells no crossover: measure with --concurrency into the same --out"
     arms = {name for level in profile.levels for name in level.arms}
     if PLAIN not in arms:
         return "there is no plain arm to hold the others against: measure it into the same --out"

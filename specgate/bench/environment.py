@@ -34,6 +34,10 @@ FLAGS = (
 _SECRET = re.compile(
     r"(^|_)(key|keys|secret|password|passwd|hf_token|auth|credential)s?(_|$)", re.I
 )
+_SECRET_OPTION = r"--?(?:[\w-]*[-_])?(?:keys?|password|passwd|secret|token|auth|credentials?)"
+_OPTION = re.compile(_SECRET_OPTION + r"""(?:=|\s+)("[^"]*"|'[^']*'|\S+)""", re.I)
+"""An option of a command line that takes a secret, with its value; `--max-tokens 5` is none."""
+_BARE_OPTION = re.compile(_SECRET_OPTION, re.I)
 
 
 async def look(arm: Arm, http: httpx2.AsyncClient) -> dict[str, Any]:
@@ -159,13 +163,28 @@ def without_secrets(word: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """Without what is called a key, a password or a secret, at any depth."""
+    """Without what is called a key, a password or a secret, at any depth, and without such options'
+    values in command lines: SGLang tells its own, `--api-key VALUE` and all."""
     if isinstance(value, dict):
         return {
             name: "***" if _SECRET.search(str(name)) and each else redacted(each)
             for name, each in value.items()
         }
-    return [redacted(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        hidden = [False, *(isinstance(each, str) and _bare_option(each) for each in value)]
+        return [
+            "***" if hide else redacted(each) for each, hide in zip(value, hidden, strict=False)
+        ]
+    return _OPTION.sub(_masked, value) if isinstance(value, str) else value
+
+
+def _bare_option(text: str) -> bool:
+    """Whether it is an option whose value is the next argument."""
+    return _BARE_OPTION.fullmatch(text) is not None
+
+
+def _masked(option: re.Match[str]) -> str:
+    return option.group(0)[: option.start(1) - option.start(0)] + "***"
 
 
 async def _get(http: httpx2.AsyncClient, arm: Arm, path: str) -> Any:

@@ -49,8 +49,16 @@ class Exported:
     notes: tuple[str, ...]
 
 
-def exported(profile: Profile, to: Target, steps: Mapping[str, int] | None = None) -> Exported:
-    """`steps`: draft steps by arm, where the profile does not say. Raises ExportError."""
+def exported(
+    profile: Profile,
+    to: Target,
+    steps: Mapping[str, int] | None = None,
+    context: int | None = None,
+) -> Exported:
+    """`steps`: draft steps by arm, where the profile does not say. `context`: of a profile with
+    several prompt lengths, which; without one its most cautious curve. Raises ExportError."""
+    taken = _which(profile, context)
+    profile = _with(profile, context)
     found = ranges(profile, steps or {})
     top = profile.levels[-1].concurrency
     notes = [
@@ -60,8 +68,8 @@ def exported(profile: Profile, to: Target, steps: Mapping[str, int] | None = Non
     ]
     if profile.levels[0].concurrency > 1:
         notes.append(f"nothing was measured below {profile.levels[0].concurrency}")
-    if profile.also:
-        notes.append("the profile has other lengths too: this is its most cautious one")
+    if taken is not None:
+        notes.insert(1, taken)
     most = max(part.steps for part in found)
     if most == 0:
         notes.append("speculation pays nowhere here: serving without it says the same, at no cost")
@@ -74,6 +82,46 @@ def exported(profile: Profile, to: Target, steps: Mapping[str, int] | None = Non
         return Exported(text=json.dumps(table, indent=2) + "\n", notes=tuple(comment))
     lines = "".join(f"# {line}\n" for line in comment)
     return Exported(text=lines + text, notes=tuple(comment))
+
+
+def _with(profile: Profile, context: int | None) -> Profile:
+    """The profile with the curve of a prompt length as its own."""
+    if context is None:
+        return profile
+    curves = (profile, *profile.also)
+    # The most cautious one first, as in the profile.
+    chosen = next((curve for curve in curves if curve.context == context), None)
+    if chosen is None:
+        known = ", ".join(dict.fromkeys(_length(curve.context) for curve in curves))
+        raise ExportError(f"the profile has no context {context}; it has {known}")
+    return replace(
+        profile,
+        verdict=chosen.verdict,
+        levels=chosen.levels,
+        context=chosen.context,
+        max_tokens=chosen.max_tokens,
+        by_arm=chosen.by_arm,
+        alarms=chosen.alarms,
+    )
+
+
+def _which(profile: Profile, context: int | None) -> str | None:
+    """What of a profile with several curves a table is of; None where there is one curve alone."""
+    if not profile.also:
+        return None
+    taken = _with(profile, context)
+    tokens = f" and {taken.max_tokens} output tokens" if taken.max_tokens is not None else ""
+    length = f"taken at {_length(taken.context)}{tokens}"
+    curves = (profile, *profile.also)
+    rivals = len([c for c in curves if context is None or c.context == context])
+    why = f", the most cautious of {rivals} curves" if rivals > 1 else ""
+    others = sorted({c.context for c in curves if c.context not in (None, taken.context)})
+    more = f"; --context takes another: {', '.join(map(str, others))}" if others else ""
+    return f"{length}{why}{more}"
+
+
+def _length(context: int | None) -> str:
+    return "prompts as they are" if context is None else f"{context} prompt tokens"
 
 
 def ranges(profile: Profile, steps: Mapping[str, int]) -> list[Range]:

@@ -2,29 +2,36 @@
 
     table       CSV or Markdown with the columns concurrency, spec, plain (tok/s); a further column
                 is a further arm. Rows of one concurrency are repeats.
-    sglang      JSON Lines of `sglang.bench_serving`, a file (or several) an arm
-    vllm        JSON of `vllm bench serve --save-result`, a file a level and an arm
+    results     of the engines' own tools (`bench.results`), a file (or several) an arm
 
-Nothing tells whether the arms were measured in turns, so they are analysed unpaired. A line of the
-engines' tools with failed requests, or without a concurrency, is refused: it measured something
-else.
+Nothing tells whether the arms were measured in turns, so they are analysed unpaired.
 """
 
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Literal
 
 from specgate.bench.judging import Rules, judged, profile_of
-from specgate.core.profile import PLAIN, ArmLevel, Fingerprint, Level, Profile, Run, Times
+from specgate.core.profile import (
+    PLAIN,
+    ArmLevel,
+    Engine,
+    Fingerprint,
+    Level,
+    Profile,
+    Run,
+    Times,
+)
 
 Format = Literal["auto", "csv", "markdown", "sglang", "vllm"]
 FORMATS: tuple[Format, ...] = ("auto", "csv", "markdown", "sglang", "vllm")
 
 _CONCURRENCY = ("concurrency", "c", "max_concurrency", "batch", "batch size", "in flight")
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -34,7 +41,8 @@ class ImportRefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measurement of one arm at one level."""
+    """One measurement of one arm at one level. doubt: what makes it doubtful, in a line; engine,
+    model: what served it, where the file says so."""
 
     arm: str
     concurrency: int
@@ -42,14 +50,22 @@ class Row:
     ttft_s: Times | None = None
     tpot_s: Times | None = None
     e2e_s: Times | None = None
+    slo_goodput: float | None = None
     accept_length: float | None = None
     requests: int = 0
+    doubt: str | None = None
+    engine: Engine | None = None
+    model: str | None = None
 
 
 def profile_from(
     rows: Iterable[Row], *, rules: Rules | None = None, fingerprint: Fingerprint | None = None
 ) -> Profile:
-    """Raises ImportRefusedError where no level has what to compare."""
+    """What the rows say of engines and model is added to the fingerprint.
+
+    Raises ImportRefusedError where no level has what to compare, or one arm served another model.
+    """
+    rows = list(rows)
     by_level: dict[int, dict[str, list[Row]]] = {}
     for row in rows:
         by_level.setdefault(row.concurrency, {}).setdefault(row.arm, []).append(row)
@@ -65,15 +81,41 @@ def profile_from(
         )
         for concurrency in sorted(by_level)
     ]
-    curve = judged(levels, paired=False, rules=rules or Rules())
-    return profile_of([curve], fingerprint or Fingerprint())
+    told = _told(rows, fingerprint or Fingerprint())
+    curve = judged(
+        levels,
+        paired=False,
+        rules=rules or Rules(),
+        engines=told.engines,
+        alarms=[row.doubt for row in rows if row.doubt is not None],
+    )
+    return profile_of([curve], told)
+
+
+def _told(rows: Sequence[Row], given: Fingerprint) -> Fingerprint:
+    models = sorted({row.model for row in rows if row.model is not None})
+    if given.model is None and len(models) > 1:
+        raise ImportRefusedError(
+            f"the results name different models: {', '.join(models)}; give --model if it is one"
+        )
+    engines = {row.arm: row.engine for row in rows if row.engine is not None}
+    return replace(
+        given,
+        model=given.model or (models[0] if models else None),
+        engines={**engines, **given.engines},
+    )
 
 
 def rows_of_table(text: str) -> list[Row]:
     """Of CSV or Markdown. Raises ImportRefusedError."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     markdown = bool(lines) and lines[0].lstrip().startswith("|")
-    cells = [_split(line) for line in lines] if markdown else list(csv.reader(lines))
+    if markdown:
+        cells = [_split(line) for line in lines]
+    else:
+        # Spreadsheets write semicolons where the comma is for decimals, and tabs when copied.
+        delimiter = max(",;\t", key=lines[0].count) if lines else ","
+        cells = list(csv.reader(lines, delimiter=delimiter))
     if markdown:
         cells = [row for row in cells if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
     if len(cells) < 2:
@@ -90,19 +132,19 @@ def rows_of_table(text: str) -> list[Row]:
         concurrency = _whole(row, at, number)
         for column, arm in arms.items():
             if column < len(row) and row[column].strip() not in ("", "-", "–"):  # noqa: RUF001
-                tok_s = _figure(row[column], f"row {number}, {arm}")
+                tok_s = figure(row[column], f"row {number}, {arm}")
                 found.append(Row(arm=arm, concurrency=concurrency, tok_s=tok_s))
     return found
 
 
-def rows_of_results(arm: str, text: str, kind: Format) -> list[Row]:
-    """Of one arm's file, in the form of SGLang's or vLLM's tool. Raises ImportRefusedError."""
-    try:
-        lines = text.splitlines() if kind == "sglang" else [text]
-        results = [json.loads(line) for line in lines if line.strip()]
-    except ValueError as error:
-        raise ImportRefusedError(f"{arm}: not JSON: {error}") from error
-    return [_row_of_result(arm, result, i) for i, result in enumerate(results, start=1)]
+def figure(value: object, where: str) -> float:
+    """A number above 0. Raises ImportRefusedError."""
+    text = str(value).strip()
+    if _GROUPED.fullmatch(text):
+        text = text.replace(",", "")
+    if isinstance(value, bool) or not _NUMBER.fullmatch(text) or not float(text) > 0.0:
+        raise ImportRefusedError(f"{where}: must be a number above 0, not {value!r}")
+    return float(text)
 
 
 def guessed(text: str, name: str) -> Format:
@@ -122,6 +164,7 @@ def guessed(text: str, name: str) -> Format:
 def _arm(rows: Sequence[Row]) -> ArmLevel:
     tok_s = [row.tok_s for row in rows]
     lengths = [row.accept_length for row in rows if row.accept_length is not None]
+    goodputs = [row.slo_goodput for row in rows if row.slo_goodput is not None]
     return ArmLevel(
         tok_s=fmean(tok_s),
         tok_s_spread=stdev(tok_s) / fmean(tok_s) if len(tok_s) > 1 else None,
@@ -130,6 +173,7 @@ def _arm(rows: Sequence[Row]) -> ArmLevel:
         ttft_s=_only([row.ttft_s for row in rows]),
         tpot_s=_only([row.tpot_s for row in rows]),
         e2e_s=_only([row.e2e_s for row in rows]),
+        slo_goodput=fmean(goodputs) if goodputs else None,
         accept_length=fmean(lengths) if lengths else None,
     )
 
@@ -140,44 +184,6 @@ def _only(times: Sequence[Times | None]) -> Times | None:
     if len(known) < 2:
         return known[0] if known else None
     return Times(mean=fmean(one.mean for one in known))
-
-
-def _row_of_result(arm: str, result: object, number: int) -> Row:
-    where = f"{arm}, result {number}"
-    if not isinstance(result, dict):
-        raise ImportRefusedError(f"{where}: an object was expected")
-    level = result.get("max_concurrency")
-    if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-        raise ImportRefusedError(
-            f"{where}: max_concurrency is {level!r}: without one nothing says at which load it was"
-        )
-    if result.get("failed"):
-        raise ImportRefusedError(f"{where}: {result['failed']} requests failed")
-    length = result.get("accept_length", result.get("spec_decode_acceptance_length"))
-    completed = result.get("completed", 0)
-    return Row(
-        arm=arm,
-        concurrency=level,
-        tok_s=_figure(result.get("output_throughput"), f"{where}: output_throughput"),
-        ttft_s=_times(result, "ttft"),
-        tpot_s=_times(result, "tpot"),
-        e2e_s=_times(result, "e2e_latency") or _times(result, "e2el"),
-        accept_length=float(length) if isinstance(length, int | float) and length >= 1 else None,
-        requests=completed if isinstance(completed, int) else 0,
-    )
-
-
-def _times(result: Mapping[str, Any], name: str) -> Times | None:
-    """Both tools write milliseconds, and a median for the 50th percentile."""
-
-    def of(prefix: str) -> float | None:
-        value = result.get(f"{prefix}_{name}_ms")
-        return value / 1000.0 if isinstance(value, int | float) and value > 0 else None
-
-    mean = of("mean")
-    return (
-        None if mean is None else Times(mean=mean, p50=of("median"), p90=of("p90"), p99=of("p99"))
-    )
 
 
 def _arm_of(cell: str) -> str | None:
@@ -195,10 +201,3 @@ def _whole(row: Sequence[str], at: int, number: int) -> int:
     if not cell.isdecimal() or int(cell) < 1:
         raise ImportRefusedError(f"row {number}: concurrency must be a whole number, not {cell!r}")
     return int(cell)
-
-
-def _figure(value: object, where: str) -> float:
-    text = str(value).strip().replace(",", "")
-    if isinstance(value, bool) or not _NUMBER.fullmatch(text) or not float(text) > 0.0:
-        raise ImportRefusedError(f"{where}: must be a number above 0, not {value!r}")
-    return float(text)

@@ -115,6 +115,7 @@ def _find(levels: Sequence[Level], name: str, *, paired: bool, rules: Rules) -> 
             concurrency=level.concurrency,
             spec={run.repeat: run.value for run in level.arms[name].runs},
             plain={run.repeat: run.value for run in level.arms[PLAIN].runs},
+            error=max(run.error for arm in (name, PLAIN) for run in level.arms[arm].runs),
         )
         for level in levels
         if name in level.arms and PLAIN in level.arms

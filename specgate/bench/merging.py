@@ -2,7 +2,8 @@
 
 Curves of one prompt and output length are joined: the repeats of an arm at a level are put together
 (numbered on, file after file) and judged again. Blocks stay blocks where every file has them. Times
-and accept lengths are means weighted by requests. Curves of other lengths stand side by side.
+and accept lengths are means weighted by requests. Curves of other lengths stand side by side, and
+so do open loops, each as it was measured.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ def merged(profiles: Sequence[Profile], *, rules: Rules | None = None) -> Profil
     models = {p.fingerprint.model for p in profiles if p.fingerprint.model is not None}
     if len(models) > 1:
         raise MergeRefusedError(f"different models: {', '.join(sorted(models))}")
-    curves = [curve for profile in profiles for curve in (profile, *profile.also)]
+    curves = [c for profile in profiles for c in (profile, *profile.also) if c.levels]
+    # Profiles of open loops alone have a curve each that says nothing.
+    curves = curves or [profiles[0]]
     objectives = {curve.verdict.objective for curve in curves}
     if len(objectives) != 1:
         raise MergeRefusedError(f"different objectives: {', '.join(sorted(objectives))}")
@@ -49,7 +52,8 @@ def merged(profiles: Sequence[Profile], *, rules: Rules | None = None) -> Profil
         )
         for (context, max_tokens), group in groups.items()
     ]
-    return profile_of(joined, _fingerprint(profiles, engines))
+    loops = tuple(loop for profile in profiles for loop in profile.open_loop)
+    return replace(profile_of(joined, _fingerprint(profiles, engines)), open_loop=loops)
 
 
 def _levels(curves: Sequence[Curve]) -> list[Level]:
@@ -121,7 +125,7 @@ def _times(values: Sequence[tuple[Times | None, int]]) -> Times | None:
 
 def _lasts(alarm: str) -> bool:
     """Of single cells, which stay what they were; the others are raised again where they hold."""
-    return alarm.startswith(("void: ", "Little's law: "))
+    return alarm.startswith(("void: ", "Little's law: ", "the machine did other work"))
 
 
 def _fingerprint(profiles: Sequence[Profile], engines: dict[str, Engine]) -> Fingerprint:

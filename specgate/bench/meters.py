@@ -3,8 +3,8 @@
 SGLang: /v1/loads, and its counters where /metrics is on. vLLM and llama.cpp: /metrics. An engine
 that says nothing is measured all the same; what it does not tell is None, never 0.
 
-Accept length: tokens a decode step, from differences of counters over the cell. llama.cpp and vLLM
-count accepted drafts: every other token cost a step of its own.
+Accept length: tokens a decode step, from differences of counters over the cell, as the gate reads
+it live (`engines.accepting`).
 """
 
 import asyncio
@@ -17,23 +17,11 @@ from typing import Any
 import httpx2
 
 from specgate.bench.asking import Arm
-from specgate.engines.counters import counted
+from specgate.engines.accepting import accept_length
+from specgate.engines.loads import of_any, told
 
 EVERY_S = 0.5
 TIMEOUT_S = 5.0
-RUNNING = ("vllm:num_requests_running", "llamacpp:requests_processing")
-WAITING = ("vllm:num_requests_waiting", "llamacpp:requests_deferred")
-ACCEPTED = (
-    "vllm:spec_decode_num_accepted_tokens_total",
-    "llamacpp:spec_decode_num_accepted_tokens_total",
-)
-DRAFTED = (
-    "vllm:spec_decode_num_draft_tokens_total",
-    "llamacpp:spec_decode_num_draft_tokens_total",
-)
-GENERATED = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
-SGLANG = ("sglang:generation_tokens_total", "sglang:num_requests_total")
-VERIFIED = "sglang:spec_verify_calls_total"
 
 
 @dataclass(slots=True)
@@ -61,14 +49,17 @@ class Meter:
         self._http = http
         self._missing: set[str] = set()
 
+    @property
+    def url(self) -> str:
+        return self._arm.url
+
     async def in_flight(self) -> int | None:
         """What the engine has running and waiting, from whomever."""
         loads = await self._loads()
         if loads is not None:
             return loads[0] + loads[1]
-        text = await self._text("/metrics")
-        running = _any_of(text, RUNNING)
-        return None if running is None else round(running + (_any_of(text, WAITING) or 0))
+        found = of_any(await self._text("/metrics"))
+        return None if found is None else found.total
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[Seen]:
@@ -99,25 +90,23 @@ class Meter:
                     seen.accept_samples.append(accepted)
         while "/metrics" not in self._missing:
             await asyncio.sleep(EVERY_S)
-            text = await self._text("/metrics")
-            for into, names in ((seen.running, RUNNING), (seen.waiting, WAITING)):
-                value = _any_of(text, names)
-                if value is not None:
-                    into.append(round(value))
+            found = of_any(await self._text("/metrics"))
+            if found is not None:
+                seen.running.append(found.running)
+                seen.waiting.append(found.waiting)
 
     async def _loads(self) -> tuple[int, int, float | None] | None:
         """SGLang's running, waiting and accept length, summed over its data-parallel ranks."""
         reply = await self._get("/v1/loads?include=core,spec")
         if reply is None:
             return None
-        try:
-            items: list[dict[str, Any]] = reply.json()["loads"]
-            running = sum(int(item["num_running_reqs"]) for item in items)
-            waiting = sum(int(item["num_waiting_reqs"]) for item in items)
-            told = [item["speculative"]["accept_length"] for item in items if "speculative" in item]
-        except (ValueError, KeyError, TypeError):
+        found = told(reply.text)
+        if found is None:
             return None
-        return running, waiting, fmean(told) if told and running else None
+        ranks: list[dict[str, Any]] = reply.json()["loads"]
+        lengths = [(rank.get("speculative") or {}).get("accept_length") for rank in ranks]
+        known = [length for length in lengths if isinstance(length, int | float)]
+        return found.running, found.waiting, fmean(known) if known and found.running else None
 
     async def _text(self, path: str) -> str:
         reply = await self._get(path)
@@ -137,28 +126,3 @@ class Meter:
             self._missing.add(route)
             return None
         return reply
-
-
-def accept_length(before: str, after: str) -> float | None:
-    """Tokens a decode step between two readings of /metrics; None without speculation."""
-    verified = _grown(before, after, (VERIFIED,))
-    if verified:
-        tokens, requests = (_grown(before, after, (name,)) for name in SGLANG)
-        if tokens and requests is not None:
-            # A request's first token comes from its prefill, which verifies nothing.
-            return (tokens - requests) / verified
-    accepted, tokens = _grown(before, after, ACCEPTED), _grown(before, after, GENERATED)
-    if accepted is None or not _grown(before, after, DRAFTED):
-        return None
-    if not tokens or accepted >= tokens:
-        return None
-    return tokens / (tokens - accepted)
-
-
-def _grown(before: str, after: str, names: tuple[str, ...]) -> float | None:
-    first, last = _any_of(before, names), _any_of(after, names)
-    return None if first is None or last is None or last < first else last - first
-
-
-def _any_of(text: str, names: tuple[str, ...]) -> float | None:
-    return next((v for name in names if (v := counted(text, name)) is not None), None)

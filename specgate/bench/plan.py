@@ -7,6 +7,7 @@ steadily, such as clocks and temperatures, cancels in the mean of the ratios.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 LEVELS = (1, 2, 5, 10, 30, 70, 100, 250)
 REPEATS = 2
@@ -32,6 +33,25 @@ class Block:
     group: Group
     concurrency: int
     repeat: int
+
+    @property
+    def name(self) -> str:
+        """What its prompts and their order follow from."""
+        return f"{self.group}/{self.concurrency}/{self.repeat}"
+
+    @property
+    def label(self) -> str:
+        return f"C={self.concurrency}"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """As lines of the record name it."""
+        return {
+            "concurrency": self.concurrency,
+            "context": self.group.context,
+            "max_tokens": self.group.max_tokens,
+            "repeat": self.repeat,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

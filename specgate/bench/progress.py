@@ -6,17 +6,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from specgate.bench.plan import Block
-from specgate.core.cells import Cell
+from specgate.bench.rates import RateBlock
+from specgate.core.cells import Cell, RateCell
 
 
 class Teller(Protocol):
     """Told of what happens, as it happens."""
 
-    def begins(self, arm: str, block: Block, requests: int) -> None: ...
+    def begins(self, arm: str, block: Block | RateBlock, requests: int) -> None: ...
 
     def request(self) -> None: ...
 
-    def ends(self, cell: Cell, left_s: float) -> None: ...
+    def ends(self, cell: Cell | RateCell, left_s: float) -> None: ...
 
     def warns(self, text: str) -> None: ...
 
@@ -49,21 +50,24 @@ class OnConsole:
         if self._bars is not None:
             self._bars.stop()
 
-    def begins(self, arm: str, block: Block, requests: int) -> None:
+    def begins(self, arm: str, block: Block | RateBlock, requests: int) -> None:
         if self._bars is None:
             return
         if self._task is not None:
             self._bars.remove_task(self._task)
         left = f"about {duration(self._left_s)} left" if self._left_s else ""
-        self._task = self._bars.add_task(_place(arm, block), total=requests, left=left)
+        self._task = self._bars.add_task(
+            _place(arm, block.label, block.group.context, block.repeat), total=requests, left=left
+        )
 
     def request(self) -> None:
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task)
 
-    def ends(self, cell: Cell, left_s: float) -> None:
+    def ends(self, cell: Cell | RateCell, left_s: float) -> None:
         self._left_s = left_s
-        line = f"{_place_of(cell)}  {figures(cell)}"
+        label = f"C={cell.concurrency}" if isinstance(cell, Cell) else f"{cell.rate:g}/s"
+        line = f"{_place(cell.arm, label, cell.context, cell.repeat)}  {figures(cell)}"
         if self._left_s:
             line += f"  (about {duration(self._left_s)} left)"
         self.says(line)
@@ -75,12 +79,18 @@ class OnConsole:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def figures(cell: Cell) -> str:
+def figures(cell: Cell | RateCell) -> str:
     """A cell in one line."""
     if cell.void is not None:
         return f"void: {cell.void}"
+    if isinstance(cell, RateCell) and cell.saturated is not None:
+        return f"saturated: {cell.saturated}"
     parts = [f"{cell.tok_s:8.1f} tok/s"]
-    if cell.ttft_s is not None:
+    if isinstance(cell, RateCell):
+        parts.append(f"in flight {cell.in_flight:.1f}")
+    if cell.ttft_s is not None and isinstance(cell, RateCell):
+        parts.append(f"TTFT p50 {cell.ttft_s.p50:.3f} p99 {cell.ttft_s.p99:.3f} s")
+    elif cell.ttft_s is not None:
         parts.append(f"TTFT {cell.ttft_s.mean:.3f} s")
     if cell.tpot_s is not None:
         parts.append(f"TPOT {cell.tpot_s.mean * 1000:.1f} ms")
@@ -98,11 +108,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _place(arm: str, block: Block) -> str:
-    context = f" context {block.group.context}" if block.group.context is not None else ""
-    return f"C={block.concurrency:<4d}{context} repeat {block.repeat + 1}  {arm:<8s}"
-
-
-def _place_of(cell: Cell) -> str:
-    context = f" context {cell.context}" if cell.context is not None else ""
-    return f"C={cell.concurrency:<4d}{context} repeat {cell.repeat + 1}  {cell.arm:<8s}"
+def _place(arm: str, label: str, context: int | None, repeat: int) -> str:
+    length = f" context {context}" if context is not None else ""
+    return f"{label:<6s}{length} repeat {repeat + 1}  {arm:<8s}"

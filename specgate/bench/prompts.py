@@ -23,6 +23,7 @@ import msgspec
 
 from specgate.bench.faults import Misused
 from specgate.bench.plan import Block
+from specgate.bench.rates import RateBlock
 
 BUILTIN, FIXED = "builtin", "fixed"
 CHARACTERS_PER_TOKEN = 4.2
@@ -78,10 +79,10 @@ def digest(prompts: Sequence[Prompt]) -> str:
 
 
 def deal(
-    prompts: Sequence[Prompt], block: Block, count: int, *, seed: int, salt: str
+    prompts: Sequence[Prompt], block: Block | RateBlock, count: int, *, seed: int, salt: str
 ) -> list[Dealt]:
     """So many prompts for a block: the classes mixed evenly, repeated when they are used up."""
-    name = f"{seed}/{block.group}/{block.concurrency}/{block.repeat}"
+    name = f"{seed}/{block.name}"
     rng = Random(name)  # noqa: S311 - an order, not a secret
     order: list[Prompt] = []
     while len(order) < count:

@@ -4,6 +4,7 @@
     environment.json     a list of runs: versions, engines, flags (`bench.environment`)
     requests.jsonl       a line a request, as it ends
     cells.jsonl          a line a cell, once whole: `core.cells.Cell`, and what was seen beside
+    rates.jsonl          the same of an open loop: `core.cells.RateCell`
     notes.jsonl          a line a warning
 
 Lines are appended and flushed one by one; a last line that was cut off is passed over by readers
@@ -21,11 +22,14 @@ from typing import Any
 from specgate.bench.asking import Manner
 from specgate.bench.faults import Misused
 from specgate.bench.plan import Block, Group
+from specgate.bench.rates import RateBlock
 from specgate.bench.samples import Sample
-from specgate.core.cells import Cell, Spread
+from specgate.bench.slo import Slo
+from specgate.core.cells import Cell, RateCell, Spread
 
 SCHEMA = 1
-CELLS, REQUESTS, NOTES = "cells.jsonl", "requests.jsonl", "notes.jsonl"
+CELLS, RATES = "cells.jsonl", "rates.jsonl"
+REQUESTS, NOTES = "requests.jsonl", "notes.jsonl"
 PLAN, ENVIRONMENT = "plan.json", "environment.json"
 
 
@@ -35,17 +39,16 @@ class Record:
     def __init__(self, folder: Path, run: int) -> None:
         self.folder = folder
         self.run = run
-        self._files = {name: _appendable(folder / name) for name in (CELLS, REQUESTS, NOTES)}
+        self._files = {name: _appendable(folder / name) for name in (CELLS, RATES, REQUESTS, NOTES)}
 
-    def request(self, arm: str, block: Block, order: int, sample: Sample, began: float) -> None:
+    def request(
+        self, arm: str, block: Block | RateBlock, order: int, sample: Sample, began: float
+    ) -> None:
         """`began`: when the cell did; times in the line are seconds since then."""
         line = {
             "run": self.run,
             "arm": arm,
-            "concurrency": block.concurrency,
-            "context": block.group.context,
-            "max_tokens": block.group.max_tokens,
-            "repeat": block.repeat,
+            **block.place,
             "order": order,
             "index": sample.index,
             "class": sample.prompt_class,
@@ -62,10 +65,11 @@ class Record:
         }
         self._write(REQUESTS, line)
 
-    def cell(self, cell: Cell, **seen: Any) -> None:
+    def cell(self, cell: Cell | RateCell, **seen: Any) -> None:
         """`seen`: what was noticed beside; readers of cells pass over it."""
-        self._write(CELLS, {"run": self.run, **asdict(cell), "seen": seen})
-        os.fsync(self._files[CELLS])
+        name = CELLS if isinstance(cell, Cell) else RATES
+        self._write(name, {"run": self.run, **asdict(cell), "seen": seen})
+        os.fsync(self._files[name])
 
     def note(self, text: str) -> None:
         self._write(NOTES, {"run": self.run, "text": text})
@@ -81,21 +85,43 @@ class Record:
 
 def read_cells(folder: Path) -> list[Cell]:
     """Every cell by its last line, in the order in which they were first measured."""
-    known = {field.name for field in fields(Cell)}
     found: dict[tuple[Any, ...], Cell] = {}
     for line in lines_of(folder / CELLS):
-        values = {name: value for name, value in line.items() if name in known}
-        for name in ("ttft_s", "tpot_s", "e2e_s"):
-            values[name] = Spread(**values[name]) if values[name] is not None else None
-        cell = Cell(**values)
+        cell = Cell(**_values(line, Cell))
         found[key_of(cell)] = cell
     return list(found.values())
+
+
+def read_rate_cells(folder: Path) -> list[RateCell]:
+    """The same of open loops."""
+    found: dict[tuple[Any, ...], RateCell] = {}
+    for line in lines_of(folder / RATES):
+        values = _values(line, RateCell)
+        cell = RateCell(**{**values, "in_flight_thirds": tuple(values["in_flight_thirds"])})
+        found[rate_key_of(cell)] = cell
+    return list(found.values())
+
+
+def _values(line: dict[str, Any], kind: type) -> dict[str, Any]:
+    """What a line says of a cell of this kind."""
+    known = {field.name for field in fields(kind)}
+    return {
+        name: Spread(**value) if isinstance(value, dict) and name.endswith("_s") else value
+        for name, value in line.items()
+        if name in known
+    }
 
 
 def key_of(cell: Cell) -> tuple[str, Block]:
     """What the cell measured: there is one that counts of each."""
     group = Group(context=cell.context, max_tokens=cell.max_tokens)
     return cell.arm, Block(group=group, concurrency=cell.concurrency, repeat=cell.repeat)
+
+
+def rate_key_of(cell: RateCell) -> tuple[str, RateBlock]:
+    """The same of an open loop."""
+    group = Group(context=cell.context, max_tokens=cell.max_tokens)
+    return cell.arm, RateBlock(group=group, rate=cell.rate, repeat=cell.repeat)
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -111,7 +137,15 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def settle(folder: Path, *, prompts: str, digest: str, seed: int, manner: Manner) -> str:
+def settle(
+    folder: Path,
+    *,
+    prompts: str,
+    digest: str,
+    seed: int,
+    manner: Manner,
+    slo: Slo | None = None,
+) -> str:
     """Make the folder this bench's own, or find it so; its salt.
 
     Raises Misused if it holds a bench of something else: what is in it could not be compared.
@@ -122,6 +156,7 @@ def settle(folder: Path, *, prompts: str, digest: str, seed: int, manner: Manner
         "prompts_digest": digest,
         "seed": seed,
         **asdict(manner),
+        "slo": None if slo is None else str(slo),
     }
     path = folder / PLAN
     if not path.exists():

@@ -7,7 +7,7 @@ requests that ended in the window: each completion counts once, however long it 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -85,6 +85,9 @@ class Loop:
         return [sample for sample in self.samples[first:beyond] if not sample.error]
 
 
+Goodput = Callable[[Sequence[Sample], float], float]
+
+
 def cell_of(
     loop: Loop,
     *,
@@ -96,8 +99,13 @@ def cell_of(
     order: int,
     paired: bool,
     accept_length: float | None,
+    goodput: Goodput | None = None,
+    error: float = 0.0,
 ) -> Cell:
-    """The figures of one cell. A void one has what there is; its figures may be 0."""
+    """The figures of one cell. A void one has what there is; its figures may be 0.
+
+    `goodput`: requests a second that met the SLO, of those that count and the window's length.
+    """
     counting = loop.counting()
     window_s = loop.end - loop.begin if loop.begin is not None and loop.end is not None else 0.0
     void = loop.void
@@ -123,10 +131,11 @@ def cell_of(
         ttft_s=spread([s.ttft_s for s in counting if s.ttft_s is not None]),
         tpot_s=spread([s.tpot_s for s in counting if s.tpot_s is not None]),
         e2e_s=spread([s.e2e_s for s in counting]) or Spread(mean=0.0, p50=0.0, p90=0.0, p99=0.0),
-        slo_goodput=None,
+        slo_goodput=goodput(counting, window_s) if goodput is not None and window_s > 0 else None,
         accept_length=accept_length,
         by_class=accept_by_class(counting),
         void=void,
+        error=error,
     )
 
 

@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from specgate.bench.objectives import value_of
 from specgate.bench.plan import Block, Group, Pace, Plan
 from specgate.core.cells import Cell
 from specgate.core.crossover import Finding, find
-from specgate.core.profile import PLAIN
+from specgate.core.profile import PLAIN, Objective
 from specgate.core.ratios import Runs
 from specgate.core.shape import Shape
 
@@ -46,7 +47,13 @@ class Done:
 
 
 def next_block(
-    plan: Plan, done: Done, *, left_out: Iterable[int] = (), margin: float, adaptive: bool
+    plan: Plan,
+    done: Done,
+    *,
+    left_out: Iterable[int] = (),
+    margin: float,
+    objective: Objective = Objective.THROUGHPUT,
+    adaptive: bool,
 ) -> Block | None:
     """What to measure next, None if nothing more is worth it. `left_out`: levels asked for that
     are not in the plan. `adaptive`: whether to go beyond the plan."""
@@ -59,7 +66,7 @@ def next_block(
     for group in plan.groups():
         for arm in plan.arms:
             if arm != PLAIN:
-                wanted = _refining(plan, done, group, arm, skipped, margin)
+                wanted = _refining(plan, done, group, arm, skipped, margin, objective)
                 if wanted is not None:
                     return wanted
     for group in plan.groups():
@@ -100,9 +107,15 @@ def _as_others(plan: Plan, done: Done) -> list[Block]:
 
 
 def _refining(
-    plan: Plan, done: Done, group: Group, arm: str, left_out: list[int], margin: float
+    plan: Plan,
+    done: Done,
+    group: Group,
+    arm: str,
+    left_out: list[int],
+    margin: float,
+    objective: Objective,
 ) -> Block | None:
-    found = finding(done.cells, group, arm, margin)
+    found = finding(done.cells, group, arm, margin, objective)
     if found is None or not found.undecided:
         return None
     if found.shape is Shape.CROSSES:
@@ -123,17 +136,23 @@ def _refining(
 
 
 def finding(
-    cells: Mapping[tuple[str, Block], Cell], group: Group, arm: str, margin: float
+    cells: Mapping[tuple[str, Block], Cell],
+    group: Group,
+    arm: str,
+    margin: float,
+    objective: Objective = Objective.THROUGHPUT,
 ) -> Finding | None:
-    """Throughput of an arm against the plain one so far; None without a level of both."""
-    tok_s: dict[int, dict[str, dict[int, float]]] = {}
+    """An arm against the plain one so far, by the objective; None without a level of both."""
+    errors: dict[int, float] = {}
+    values: dict[int, dict[str, dict[int, float]]] = {}
     for (name, block), cell in cells.items():
         if block.group == group and name in (arm, PLAIN) and cell.tok_s > 0:
-            level = tok_s.setdefault(block.concurrency, {arm: {}, PLAIN: {}})
-            level[name][block.repeat] = cell.tok_s
+            level = values.setdefault(block.concurrency, {arm: {}, PLAIN: {}})
+            level[name][block.repeat] = value_of(cell, objective)
+            errors[block.concurrency] = max(cell.error, errors.get(block.concurrency, 0.0))
     levels = [
-        Runs(concurrency=c, spec=level[arm], plain=level[PLAIN])
-        for c, level in sorted(tok_s.items())
+        Runs(concurrency=c, spec=level[arm], plain=level[PLAIN], error=errors[c])
+        for c, level in sorted(values.items())
         if level[arm].keys() & level[PLAIN].keys()
     ]
     if not levels:

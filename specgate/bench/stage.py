@@ -18,7 +18,17 @@ from specgate.bench.load import read, send
 from specgate.bench.meters import Meter
 from specgate.bench.plan import Block, Group, Pace, Plan
 from specgate.bench.progress import Teller
-from specgate.bench.record import Record, read_cells, settle, write_environment
+from specgate.bench.rates import RatePlan
+from specgate.bench.record import (
+    Record,
+    read_cells,
+    read_rate_cells,
+    settle,
+    write_environment,
+)
+from specgate.bench.slo import Slo
+from specgate.core.cells import Cell, RateCell
+from specgate.core.profile import Objective
 
 TRIAL_TOKENS = 32
 TRIALS = 2
@@ -30,7 +40,7 @@ _REFUSALS = tuple(f"with status {status}:" for status in (400, 401, 403, 404, 42
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What to do. `budget_s`: None measures the plan and nothing beyond it. `model`: None asks each
-    arm for what it says it serves."""
+    arm for what it says it serves. `rates`: an open loop, in place of the plan's levels."""
 
     arms: tuple[Arm, ...]
     plan: Plan
@@ -40,6 +50,9 @@ class Bench:
     seed: int = 0
     model: str | None = None
     margin: float = 0.03
+    objective: Objective = Objective.THROUGHPUT
+    slo: Slo | None = None
+    rates: RatePlan | None = None
     budget_s: float | None = None
     resume: bool = False
     argv: tuple[str, ...] = ()
@@ -72,11 +85,13 @@ async def staged(bench: Bench, teller: Teller) -> AsyncIterator[Stage]:
             digest=prompts.digest(found),
             seed=bench.seed,
             manner=bench.manner,
+            slo=bench.slo,
         )
         run = write_environment(bench.out, environment.this_run(bench.argv, seen))
         record = Record(bench.out, run)
         stack.callback(record.close)
-        highest = bench.plan.levels[-1]
+        # How many an open loop holds in flight is not known before.
+        highest = bench.plan.levels[-1] if bench.rates is None else 0
         for text in [*environment.differences(seen), *environment.capped(seen, highest)]:
             record.note(text)
             teller.warns(text)
@@ -140,7 +155,10 @@ async def _try(
 
 def _not_again(bench: Bench) -> None:
     """Raises Misused where an arm has cells already and going on was not asked for."""
-    measured = {cell.arm for cell in read_cells(bench.out)}
+    cells: Sequence[Cell | RateCell] = (
+        read_cells(bench.out) if bench.rates is None else read_rate_cells(bench.out)
+    )
+    measured = {cell.arm for cell in cells}
     again = [arm.name for arm in bench.arms if arm.name in measured]
     if again and not bench.resume:
         raise Misused(

@@ -43,7 +43,7 @@ class _Sweep:
         self._bench = bench
         self._stage = stage
         self._teller = teller
-        self._measuring = Measuring(stage, bench.seed, teller)
+        self._measuring = Measuring(stage, bench.seed, teller, bench.slo)
         self._closed: set[Block] = set()
         self._voids: list[str] = []
         self._cells = _usable(read_cells(bench.out), bench.plan)
@@ -67,6 +67,7 @@ class _Sweep:
             self._done(),
             left_out=left_out,
             margin=self._bench.margin,
+            objective=self._bench.objective,
             adaptive=self._bench.budget_s is not None,
         )
 

@@ -62,6 +62,8 @@ def _extras(curve: Curve) -> list[tuple[str, list[str]]]:
         (f"{name} tok/s a request", name, lambda arm: arm.tok_s_per_request),
         (f"{name} E2E s", name, lambda arm: arm.e2e_s.mean if arm.e2e_s else None),
         (f"{PLAIN} E2E s", PLAIN, lambda arm: arm.e2e_s.mean if arm.e2e_s else None),
+        (f"{name} SLO req/s", name, lambda arm: arm.slo_goodput),
+        (f"{PLAIN} SLO req/s", PLAIN, lambda arm: arm.slo_goodput),
         ("accept length", name, lambda arm: arm.accept_length),
         ("break-even", name, lambda arm: arm.break_even_accept_length),
     ]

@@ -191,6 +191,8 @@ def _gate_at(level: Level, threshold: float) -> Spot | None:
 
 def _choose(profile: Profile, options: Sequence[Option], native: Native) -> tuple[Way | None, str]:
     verdict = profile.verdict
+    if not profile.levels:
+        return None, "measure at levels of concurrency; until then serve plain, which cannot lose"
     if not options or verdict.shape is Shape.INCONCLUSIVE:
         levels = ", ".join(map(str, verdict.undecided))
         more = f" at {levels}" if levels else ""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from specgate.core.profile import SINGLE_RUN, Curve, Verdict
+from specgate.core.profile import SINGLE_RUN, Curve, Objective, Profile, Verdict
 from specgate.core.shape import MEANINGS, Shape
 
 OBJECTIVES = {
@@ -33,6 +33,8 @@ def headline(curve: Curve) -> str:
     """What the curve says, in one sentence or two."""
     verdict = curve.verdict
     if not curve.levels:
+        if isinstance(curve, Profile) and curve.open_loop:
+            return "Measured at rates of arrivals alone, which tell no crossover."
         return "Nothing was measured."
     low, high = curve.levels[0].concurrency, curve.levels[-1].concurrency
     arm = f"Speculation as {verdict.arm}" if verdict.arm not in (None, "spec") else "Speculation"
@@ -50,6 +52,8 @@ def headline(curve: Curve) -> str:
         said = f"{arm} pays {ranges(verdict)}: {MEANINGS[verdict.shape]}."
     if verdict.confidence == SINGLE_RUN and verdict.shape is not Shape.INCONCLUSIVE:
         said += " From a single run: no interval."
+    if verdict.objective is not Objective.THROUGHPUT:
+        said += f" Compared by {OBJECTIVES[verdict.objective].removeprefix('1/')}."
     return said
 
 

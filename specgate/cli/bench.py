@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 import uvloop
+from click.core import ParameterSource
 from rich.console import Console
 
 from specgate.bench.asking import Api, Arm, Manner
@@ -16,11 +17,15 @@ from specgate.bench.faults import BenchFault
 from specgate.bench.load import Unreachable
 from specgate.bench.plan import LEVELS, REPEATS, Plan
 from specgate.bench.progress import OnConsole
+from specgate.bench.rate_sweep import RateOutcome, run_rates
+from specgate.bench.rates import RatePlan
+from specgate.bench.slo import Slo
 from specgate.bench.stage import Bench, paced
-from specgate.bench.sweep import run
-from specgate.cli.bench_values import ARM, DURATION, NUMBERS
+from specgate.bench.sweep import Outcome, run
+from specgate.cli.bench_values import ARM, DURATION, LIMITS, NUMBERS, RATES
 from specgate.cli.bench_words import conclusion, intention
 from specgate.core.lanes import Lane
+from specgate.core.profile import Objective
 
 BUDGET_S = 900.0
 INTERRUPTED, INCONCLUSIVE, VOID = 130, 3, 4
@@ -64,6 +69,13 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
     default=",".join(map(str, LEVELS)),
     show_default=True,
     help="Levels: requests held in flight.",
+)
+@click.option(
+    "--open-loop",
+    type=RATES,
+    metavar="RATE,...",
+    help="Poisson arrivals at so many requests a second, in place of --concurrency: latencies and "
+    "queues, and no crossover.",
 )
 @click.option(
     "--max-tokens", type=NUMBERS, default="256", show_default=True, help="Output tokens a request."
@@ -130,6 +142,20 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
     show_default=True,
     help="Differences within it are ties.",
 )
+@click.option(
+    "--objective",
+    type=click.Choice([str(objective) for objective in Objective]),
+    callback=lambda _ctx, _param, value: Objective(value),
+    default=str(Objective.THROUGHPUT),
+    show_default=True,
+    help="What the arms are compared by; `goodput` is requests a second that met --slo.",
+)
+@click.option(
+    "--slo",
+    type=LIMITS,
+    metavar="ttft=2s,tpot=50ms,e2e=30s",
+    help="Limits that a request must meet to count as SLO goodput: any of the three.",
+)
 @click.option("--resume", is_flag=True, help="Go on with what --out holds.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its expected time, and stop.")
 def bench(
@@ -138,6 +164,7 @@ def bench(
     plain_url: str | None,
     arms: Sequence[tuple[str, str]],
     concurrency: tuple[int, ...],
+    open_loop: tuple[float, ...] | None,
     max_tokens: tuple[int, ...],
     context: tuple[int, ...] | None,
     repeats: int | None,
@@ -150,6 +177,8 @@ def bench(
     stream: bool,
     api_key: str | None,
     extra_body: str,
+    objective: Objective,
+    slo: Slo | None,
     dry_run: bool,
     **rest: Any,
 ) -> None:
@@ -158,7 +187,11 @@ def bench(
     It holds each level of concurrency against each arm in turn, records every request in --out,
     and tells the crossover with its interval. Nothing else may use the engines meanwhile.
     """
+    levels = click.get_current_context().get_parameter_source("concurrency")
+    if open_loop is not None and levels is not ParameterSource.DEFAULT:
+        raise click.UsageError("--open-loop and --concurrency are two runs: give one of them")
     named = _arms(spec_url, plain_url, arms, api_key)
+    _comparable(objective, slo, max_tokens, stream=stream)
     plan = Plan(
         arms=tuple(arm.name for arm in named),
         levels=tuple(sorted(set(concurrency))),
@@ -179,6 +212,9 @@ def bench(
         arms=named,
         plan=plan,
         manner=manner,
+        objective=objective,
+        slo=slo,
+        rates=RatePlan(plan=plan, rates=open_loop) if open_loop is not None else None,
         budget_s=budget if budget is not None or repeats is not None else BUDGET_S,
         argv=tuple(sys.argv[1:]),
         **rest,
@@ -201,7 +237,11 @@ def _measured(asked: Bench, runner: asyncio.Runner) -> int:
     """The exit code."""
     try:
         with OnConsole(Console(stderr=True)) as teller:
-            outcome = runner.run(run(asked, teller))
+            outcome: Outcome | RateOutcome
+            if asked.rates is None:
+                outcome = runner.run(run(asked, teller))
+            else:
+                outcome = runner.run(run_rates(asked, asked.rates, teller))
     except KeyboardInterrupt:
         click.echo(
             f"\ninterrupted: what was measured is in {asked.out}, --resume goes on", err=True
@@ -209,12 +249,14 @@ def _measured(asked: Bench, runner: asyncio.Runner) -> int:
         return INTERRUPTED
     if outcome.spent:
         click.echo("the budget is spent: --resume with a new --budget goes on", err=True)
-    decided = conclusion(asked.out, asked.margin)
+    decided = conclusion(asked.out, asked.margin, asked.objective)
     for void in outcome.voids:
         click.echo(f"void: {void}", err=True)
     if outcome.voids:
         return VOID
-    return 0 if decided else INCONCLUSIVE
+    # An open loop is asked for latencies: it has done what it should when all were measured.
+    done = decided if asked.rates is None else not outcome.spent
+    return 0 if done else INCONCLUSIVE
 
 
 def _arms(
@@ -228,6 +270,20 @@ def _arms(
     if len(set(names)) != len(names):
         raise click.UsageError(f"an arm has a name of its own; these are {', '.join(names)}")
     return tuple(Arm(name=name, url=url.rstrip("/"), api_key=key) for name, url in given)
+
+
+def _comparable(
+    objective: Objective, slo: Slo | None, max_tokens: Sequence[int], *, stream: bool
+) -> None:
+    """Refuse now what would have no figures at the end."""
+    if objective is Objective.GOODPUT and slo is None:
+        raise click.UsageError("--objective goodput needs --slo, such as --slo ttft=2s,tpot=50ms")
+    if objective is Objective.TPOT and not stream:
+        raise click.UsageError("--objective tpot needs a stream: leave out --no-stream")
+    if objective is Objective.TPOT and 1 in max_tokens:
+        raise click.UsageError("--objective tpot needs --max-tokens above 1")
+    if slo is not None and slo.needs_stream and not stream:
+        raise click.UsageError("--slo: ttft and tpot need a stream: leave out --no-stream")
 
 
 def _members(text: str) -> dict[str, Any]:

@@ -5,8 +5,11 @@ from typing import Any
 
 import click
 
+from specgate.bench.slo import Slo, slo
+
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
+_RATE = re.compile(r"\d+(?:\.\d+)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 
@@ -25,6 +28,20 @@ class Numbers(click.ParamType[tuple[int, ...]]):
         if not found or min(found) < 1:
             self.fail(f"{value!r} is no list of whole numbers above 0, such as 1,2,5", param, ctx)
         return tuple(dict.fromkeys(found))
+
+
+class Rates(click.ParamType[tuple[float, ...]]):
+    """0.5,1,2: numbers above 0."""
+
+    name = "0.5,1,2"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")]
+        if not all(map(_RATE.fullmatch, words)) or not all(map(float, words)):
+            self.fail(f"{value!r} is no list of rates, in requests a second: 0.5,1,2", param, ctx)
+        return tuple(sorted({float(word) for word in words}))
 
 
 class Duration(click.ParamType[float]):
@@ -55,4 +72,19 @@ class NamedUrl(click.ParamType[tuple[str, str]]):
         return name, url
 
 
-NUMBERS, DURATION, ARM = Numbers(), Duration(), NamedUrl()
+class Limits(click.ParamType[Slo]):
+    """ttft=2s,tpot=50ms,e2e=30s, or as vLLM's --goodput has it."""
+
+    name = "ttft=2s,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Slo:
+        if isinstance(value, Slo):
+            return value
+        try:
+            return slo(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+NUMBERS, RATES, DURATION = Numbers(), Rates(), Duration()
+ARM, LIMITS = NamedUrl(), Limits()

@@ -1,5 +1,6 @@
 """What `specgate bench` prints to stdout: the plan before, the findings after."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -8,15 +9,22 @@ from rich.console import Console
 from specgate.bench.concluding import PROFILE, conclude, undecided
 from specgate.bench.plan import Pace
 from specgate.bench.progress import duration
+from specgate.bench.rate_table import doubts, rate_tables
+from specgate.bench.rates import RatePlan
 from specgate.bench.stage import Bench
 from specgate.bench.table import tables
 from specgate.bench.wording import headline
+from specgate.cli.report import in_a_line
+from specgate.core.profile import Objective
 
 
 def intention(asked: Bench, pace: Pace) -> None:
     """The plan and its expected time."""
     plan = asked.plan
     click.echo(f"arms: {', '.join(f'{arm.name} {arm.url}' for arm in asked.arms)}")
+    if asked.rates is not None:
+        _arrivals(asked, asked.rates, pace)
+        return
     for group in plan.groups():
         context = "prompts as they are" if group.context is None else f"context {group.context}"
         click.echo(f"{context}, {group.max_tokens} output tokens:")
@@ -33,14 +41,35 @@ def intention(asked: Bench, pace: Pace) -> None:
         click.echo(f"budget: {duration(asked.budget_s)}")
 
 
-def conclusion(folder: Path, margin: float) -> bool:
+def _arrivals(asked: Bench, rates: RatePlan, pace: Pace) -> None:
+    total_s = 0.0
+    for block in rates.blocks():
+        cells = [
+            rates.cell_s(block.rate, pace.request_s(arm, 1, block.group.max_tokens) or 0.0)
+            for arm in rates.plan.arms
+        ]
+        total_s += sum(cells)
+        length = "" if block.group.context is None else f"context {block.group.context}, "
+        click.echo(
+            f"  {block.label:6s} {length}{block.group.max_tokens} output tokens, repeat "
+            f"{block.repeat + 1}: {', '.join(rates.order(block))}; {rates.warming(block.rate)} "
+            f"arrivals to warm up, {rates.counted(block.rate)} that count, each; about "
+            f"{duration(sum(cells))}"
+        )
+    click.echo(f"in all about {duration(total_s)}, more where an arm queues")
+    if asked.budget_s is not None:
+        click.echo(f"budget: {duration(asked.budget_s)}")
+
+
+def conclusion(folder: Path, margin: float, objective: Objective) -> bool:
     """Analyse what the folder holds, write its profile, print both; whether that decides it."""
-    profile = conclude(folder, margin)
+    profile = conclude(folder, margin, objective)
     if profile is None:
         click.echo("Not decided: nothing was measured that counts.")
         return False
-    console = Console()
-    for table in tables(profile):
+    # A pipe has no width: nothing is cut or wrapped there.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for table in [*(tables(profile) if profile.levels else []), *rate_tables(profile)]:
         console.print()
         console.print(table)
     console.print()
@@ -48,10 +77,13 @@ def conclusion(folder: Path, margin: float) -> bool:
         _say(console, headline(curve))
         for alarm in curve.alarms:
             _say(console, f"  doubtful: {alarm}")
+    for line in doubts(profile):
+        _say(console, f"  {line}")
     why = undecided(profile)
     if why is not None:
         _say(console, f"Not decided: {why}.")
     _say(console, f"Profile: {folder / PROFILE}")
+    _say(console, in_a_line(profile, folder))
     return why is None
 
 

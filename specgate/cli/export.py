@@ -21,9 +21,17 @@ from specgate.core.profile import Profile
     help="How many steps an arm drafts, where the profile does not say.",
 )
 @click.option(
+    "--context",
+    type=click.IntRange(1),
+    metavar="TOKENS",
+    help="Of a profile with several prompt lengths, which one; without it the most cautious.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="One JSON object: the text, and what it cannot hold."
 )
-def export(*, profile: Profile, to: Target, steps: tuple[str, ...], as_json: bool) -> None:
+def export(
+    *, profile: Profile, to: Target, steps: tuple[str, ...], context: int | None, as_json: bool
+) -> None:
     """Write the engine's own table of draft lengths by batch size.
 
     What its format cannot hold is a comment in the table, or stands on stderr where it takes none.
@@ -34,9 +42,10 @@ def export(*, profile: Profile, to: Target, steps: tuple[str, ...], as_json: boo
       specgate export profile.json --to vllm
       specgate export profile.json --to sglang > adaptive.json
       specgate export profile.json --to trtllm --steps spec=3
+      specgate export profile.json --to vllm --context 8000
     """
     try:
-        table = exported(profile, to, dict(map(_steps, steps)))
+        table = exported(profile, to, dict(map(_steps, steps)), context)
     except InconclusiveError as error:
         click.echo(f"Error: {error}", err=True)
         click.get_current_context().exit(INCONCLUSIVE)

@@ -21,6 +21,8 @@ COMMANDS = {
     "verdict": "specgate.cli.verdict:verdict",
     "export": "specgate.cli.export:export",
     "bench": "specgate.cli.bench:bench",
+    "doctor": "specgate.cli.doctor:doctor",
+    "report": "specgate.cli.report:report",
 }
 
 EXAMPLES = """\b

@@ -14,11 +14,12 @@ from specgate.bench.importing import (
     Row,
     guessed,
     profile_from,
-    rows_of_results,
     rows_of_table,
 )
 from specgate.bench.judging import Rules
 from specgate.bench.merging import MergeRefusedError, merged
+from specgate.bench.rate_table import doubts, rate_tables
+from specgate.bench.results import rows_of_results
 from specgate.bench.table import tables
 from specgate.bench.wording import headline
 from specgate.cli.profile_files import PROFILE, exit_code_of
@@ -133,17 +134,23 @@ def print_tables(shown: Profile) -> None:
     # A pipe has no width: nothing is cut or wrapped there.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     for table, curve in zip(tables(shown), (shown, *shown.also), strict=True):
-        console.print(table)
+        if curve.levels:
+            console.print(table)
         console.print(f"\n{headline(curve)}", markup=False)
         for alarm in curve.alarms:
             console.print(f"alarm: {alarm}", markup=False)
         console.print()
+    for table in rate_tables(shown):
+        console.print(table)
+        console.print()
+    for line in doubts(shown):
+        console.print(line, markup=False)
 
 
 def _rows(name: str, kind: Format) -> Iterable[Row]:
     arm, equals, path = name.rpartition("=")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ImportRefusedError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -154,7 +161,7 @@ def _rows(name: str, kind: Format) -> Iterable[Row]:
             return rows_of_table(text)
         if not equals:
             raise ImportRefusedError("say whose results these are, as in spec=FILE plain=FILE")
-        return rows_of_results(arm, text, found)
+        return rows_of_results(arm, text)
     except ImportRefusedError as error:
         raise ImportRefusedError(f"{path}: {error}") from error
 

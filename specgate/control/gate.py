@@ -10,14 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+from specgate.core.accept import Counted
+from specgate.core.adaptive import Adaptive, adaptive_of
+from specgate.core.beyond import Beyond
 from specgate.core.config import PolicyConfig
+from specgate.core.curves import Curves
+from specgate.core.demand import Mark
 from specgate.core.events import HealthChanged, Observer, Switched
 from specgate.core.health import Health, LaneHealth, Sign, step
 from specgate.core.lanes import Lane
 from specgate.core.load import SmoothedLoad
 from specgate.core.policy import Decision, Mode, Reason, Situation, decide
+from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.routes import RouteClass
-from specgate.core.view import GateView, LaneView
+from specgate.core.view import AcceptView, GateView, LaneView
+from specgate.core.weighing import Weighing
 from specgate.engines.base import Engine
 from specgate.ledger.base import Entry, Ledger
 from specgate.upstream.base import Origin
@@ -41,7 +48,10 @@ class Gate:
         ledger: Ledger,
         observe: Observer,
         clock: Callable[[], float],
+        constants: Constants = CONSTANTS,
+        fresh_s: float = 15.0,
     ) -> None:
+        """fresh_s: what an engine said of its load is believed for so long."""
         now = clock()
         self._policy = policy
         self._ledger = ledger
@@ -56,8 +66,15 @@ class Gate:
             for lane, origin in origins.items()
         }
         self._usable = _usable(self._lanes)
+        self._constants = constants
+        self._adaptive: Adaptive | None = None
+        self._weighing: Weighing | None = None
+        self._weigh(policy.curves, now)
+        self._beyond = Beyond(fresh_s)
+        self._unsent = 0
+        """Sequences that engines have beyond ours, as of the last tick."""
         # The side that an idle gate starts on is a choice, not a switch.
-        self._side = Lane.PLAIN
+        self._side = Lane.PLAIN if self._weighing is None else self._weighing.first_side
         first = self._decision(arriving=0, now=now)
         self._side, self._reason = first.side, first.side_reason
 
@@ -78,12 +95,17 @@ class Gate:
             decision = decision._replace(lane=avoid.other, reason=Reason.REROUTED)
         entry = self._ledger.enter(decision.lane, sequences, now)
         self._catch_up(now)
-        return Admission(self, decision, entry=entry)
+        weighing = self._weighing
+        mark = None if weighing is None else weighing.arrived(decision.lane, sequences, now)
+        return Admission(self, decision, entry=entry, mark=mark)
 
-    def leave(self, entry: Entry) -> None:
+    def leave(self, entry: Entry, mark: Mark | None = None) -> None:
         """Take an entry out of the ledger; once, whatever is called how often."""
         if self._ledger.leave(entry):
-            self._catch_up(self._clock())
+            now = self._clock()
+            self._catch_up(now)
+            if mark is not None and self._weighing is not None:
+                self._weighing.left(mark, now)
 
     def origin(self, lane: Lane) -> Origin:
         return self._lanes[lane].origin
@@ -93,7 +115,14 @@ class Gate:
     def tick(self) -> None:
         """Apply the policy between requests, so that the side does not wait for the next one."""
         now = self._clock()
+        counts = self._ledger.counts()
+        self._beyond.ours(counts, now)
+        beyond = self._beyond.counts(now)
+        self._unsent = beyond.total
         self._catch_up(now)
+        if self._weighing is not None:
+            self._weighing.use(self._curves(now))
+            self._weighing.step(now, self._side, counts, beyond)
         self._settle(self._decision(arriving=0, now=now), now)
 
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
@@ -116,6 +145,19 @@ class Gate:
         if lane.origin == origin:
             self._set_lane(replace(lane, engine=engine))
 
+    def saw_accept_length(self, origin: Origin, reading: Counted) -> None:
+        """What a lane's engine has counted of its decode steps; of the spec lane's it is kept."""
+        current = self._lanes[Lane.SPEC].origin
+        if self._adaptive is not None and origin == current:
+            self._adaptive.saw(reading, self._clock())
+
+    def saw_engine_load(self, origin: Origin, sequences: int) -> None:
+        """What a lane's engine has in hand, from whomever."""
+        lane, other = self._lanes[origin.lane], self._lanes[origin.lane.other]
+        # One engine in both lanes has the other's sequences in hand too.
+        if lane.origin == origin and other.origin.url != origin.url:
+            self._beyond.saw(origin.lane, sequences, self._clock())
+
     # What operators change
 
     def set_mode(self, mode: Mode) -> None:
@@ -124,8 +166,10 @@ class Gate:
 
     def set_policy(self, policy: PolicyConfig) -> None:
         """New knobs from the next decision on; the load's history stays."""
-        self._load.retune(policy.smoothing_s, self._clock())
+        now = self._clock()
+        self._load.retune(policy.smoothing_s, now)
         self._policy = policy
+        self._weigh(policy.curves, now)
         self.tick()
 
     def set_origin(self, origin: Origin) -> None:
@@ -133,6 +177,9 @@ class Gate:
         if self._lanes[origin.lane].origin != origin:
             health = LaneHealth(since=self._clock())
             self._set_lane(_LaneState(origin=origin, health=health))
+            self._beyond.forget(origin.lane)
+            if self._adaptive is not None and origin.lane is Lane.SPEC:
+                self._adaptive.forget()
 
     # What everybody may see
 
@@ -150,6 +197,10 @@ class Gate:
             oldest_s=self._ledger.oldest_s(now),
             switches=self._switches,
             since_switch_s=since,
+            weighed=None if self._weighing is None else self._weighing.latest,
+            beyond=self._beyond.counts(now),
+            curves=None if self._weighing is None else self._weighing.curves,
+            accept=None if self._adaptive is None else self._accept(self._adaptive, now),
             lanes={
                 lane: LaneView(url=state.origin.url, health=state.health.state, engine=state.engine)
                 for lane, state in self._lanes.items()
@@ -157,9 +208,49 @@ class Gate:
         )
 
     @property
+    def side(self) -> Lane:
+        """For new requests, health aside."""
+        return self._side
+
+    @property
+    def switches(self) -> int:
+        """Since the start."""
+        return self._switches
+
+    @property
     def ready(self) -> bool:
         """Whether some lane is known to serve."""
         return any(lane.health.state is Health.HEALTHY for lane in self._lanes.values())
+
+    def _weigh(self, curves: Curves | None, now: float) -> None:
+        if self._adaptive is None or curves is None or curves.accept_length is None:
+            self._adaptive = adaptive_of(curves)
+        else:
+            self._adaptive.use(curves)
+        if curves is None:
+            self._weighing = None
+        elif self._weighing is None:
+            self._weighing = Weighing(self._curves(now), now, constants=self._constants)
+        else:
+            self._weighing.use(self._curves(now))
+
+    def _curves(self, now: float) -> Curves:
+        """The profile's, moved by the live accept length where the policy wants it."""
+        curves = self._policy.curves
+        assert curves is not None
+        if self._adaptive is None or not self._policy.adaptive:
+            return curves
+        return self._adaptive.curves(now)
+
+    def _accept(self, adaptive: Adaptive, now: float) -> AcceptView:
+        found = adaptive.estimate(now)
+        return AcceptView(
+            live=found.accept_length,
+            standard_error=found.standard_error * adaptive.bench,
+            bench=adaptive.bench,
+            age_s=found.age_s,
+            break_even=adaptive.break_even(self._load.read(now)),
+        )
 
     def _set_lane(self, state: _LaneState) -> None:
         self._lanes[state.origin.lane] = state
@@ -167,7 +258,7 @@ class Gate:
 
     def _catch_up(self, now: float) -> None:
         """Take the ledger's total into the load; with a shared ledger others may have moved it."""
-        total = self._ledger.total
+        total = self._ledger.total + self._unsent
         load = self._load
         if total != load.count:
             load.observe(total, now)
@@ -175,7 +266,7 @@ class Gate:
     def _decision(self, *, arriving: int, now: float) -> Decision:
         switched_at = self._switched_at
         since_switch_s = math.inf if switched_at is None else now - switched_at
-        load = self._load
+        load, weighing = self._load, self._weighing
         # By position: making an object by its fields' names costs three times as much.
         situation = Situation(
             self._mode,
@@ -185,6 +276,7 @@ class Gate:
             arriving,
             load.read(now),
             self._usable,
+            None if weighing is None else weighing.latest,
         )
         return decide(self._policy, situation)
 
@@ -196,6 +288,8 @@ class Gate:
         self._side = decision.side
         self._switches += 1
         self._switched_at = now
+        if self._weighing is not None:
+            self._weighing.switched(now)
         self._observe(
             Switched(
                 side=decision.side,
@@ -224,11 +318,14 @@ def _usable(lanes: dict[Lane, _LaneState]) -> frozenset[Lane]:
 class Admission:
     """A decision, and the scope in which its request is in flight: left once, on every path."""
 
-    __slots__ = ("_entry", "_gate", "lane", "origin", "reason")
+    __slots__ = ("_entry", "_gate", "_mark", "lane", "origin", "reason")
 
-    def __init__(self, gate: Gate, decision: Decision, *, entry: Entry | None) -> None:
+    def __init__(
+        self, gate: Gate, decision: Decision, *, entry: Entry | None, mark: Mark | None = None
+    ) -> None:
         self._gate = gate
         self._entry = entry
+        self._mark = mark
         self.lane = decision.lane
         self.reason = decision.reason
         self.origin = gate.origin(decision.lane)
@@ -243,4 +340,4 @@ class Admission:
         trace: TracebackType | None,
     ) -> None:
         if self._entry is not None:
-            self._gate.leave(self._entry)
+            self._gate.leave(self._entry, self._mark)

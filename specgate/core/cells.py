@@ -1,4 +1,4 @@
-"""What a bench measures: one arm, at one concurrency, in one repeat. Pure data, units in the names.
+"""What a bench measures: one arm, at one level, in one repeat. Pure data, units in the names.
 
 An *arm* is an engine under a name ("spec", "plain", or any other setting of speculation); a *block*
 is one repeat of one level, in which all arms are measured back to back on the same prompts, so that
@@ -32,6 +32,7 @@ class Cell:
     SLO, None without one. accept_length: tokens a verification step, None where not known.
     by_class: accept length by prompt class, where known.
     void: why the cell does not count, None if it does.
+    error: systematic, of ln(tok_s): what repeats do not make smaller.
     """
 
     arm: str
@@ -51,4 +52,40 @@ class Cell:
     slo_goodput: float | None
     accept_length: float | None
     by_class: dict[str, float]
+    void: str | None
+    error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateCell:
+    """One arm at one rate of arrivals in one repeat: an open loop.
+
+    rate: Poisson arrivals, requests a second. context, max_tokens, repeat, order, paired,
+    accept_length: as of a Cell. requests: of the arrivals that count, those that ended.
+    window_s: the time of the arrivals that count. in_flight: its mean in the window, and in each
+    third of it. late_s: how much later than due the client sent. tok_s: of the window. ttft_s,
+    tpot_s: None where the API streams nothing. slo_goodput: requests a second that met the SLO,
+    None without one. saturated: why the arm cannot carry the rate; void: why the cell does not
+    count; None if not.
+    """
+
+    arm: str
+    rate: float
+    context: int | None
+    max_tokens: int
+    repeat: int
+    order: int
+    paired: bool
+    requests: int
+    window_s: float
+    in_flight: float
+    in_flight_thirds: tuple[float, float, float]
+    late_s: Spread
+    tok_s: float
+    ttft_s: Spread | None
+    tpot_s: Spread | None
+    e2e_s: Spread
+    slo_goodput: float | None
+    accept_length: float | None
+    saturated: str | None
     void: str | None

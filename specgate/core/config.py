@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
+from specgate.core.curves import Curves
+
 NEVER = 0.0
 """A threshold that no load is below: the gate never speculates."""
 
@@ -19,6 +21,10 @@ class PolicyConfig:
     smoothing_s: time constant of the load's average; 0 compares the bare count.
     burst: an instantaneous load of burst x threshold leaves the spec side at once; >= 1.
     dwell_s: least time after a switch before the gate comes back to the spec side.
+    curves: what a profile says of both lanes. With them the side is weighed, and threshold, band,
+        smoothing and dwell are not used.
+    switches_per_h: with curves, after so many within an hour the gate stays on the plain side.
+    adaptive: with curves, they are moved by the live accept length (`core.adaptive`).
     """
 
     threshold: float | None = None
@@ -26,6 +32,9 @@ class PolicyConfig:
     smoothing_s: float = 60.0
     burst: float = 2.0
     dwell_s: float = 60.0
+    curves: Curves | None = None
+    switches_per_h: int = 12
+    adaptive: bool = False
 
     @property
     def plain_above(self) -> float | None:

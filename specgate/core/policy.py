@@ -8,7 +8,7 @@ With `smoothing_s` = 0, s is n. Then, in this order:
 
 1. A forced mode ("spec", "plain") is the side.
 2. No threshold: nothing was measured, so the side is plain (`unmeasured`). T = 0 is `never`,
-   T = infinity is `always`.
+   T = infinity is `always`. With a profile's curves the side is weighed (below) and T is not used.
 3. Leave the spec side when s >= T, or when n >= burst x T (a burst would be over the threshold
    long before an average shows it). The dwell never delays leaving: a slow lane raises the very
    load that is compared, so being late is what costs.
@@ -21,6 +21,14 @@ With `smoothing_s` = 0, s is n. Then, in this order:
 Between requests the gate ticks the policy with no request: leaving then looks at what is in
 flight, coming back at what is in flight and one more, so that a side is only entered on which the
 next request would stay.
+
+Weighed, with the curves of a profile (`core.regret`), in place of 3 and 4:
+
+3w. Leave the spec side at a burst: the count is burst x the upper edge of the loads where
+    speculation pays, or more. Else leave a side when the regret of staying has reached the price of
+    a switch; `over_capacity` where more is offered than the spec lane can give.
+4w. The spec side is entered only when the last drain is over (`dwell`), and not after
+    `switches_per_h` switches within an hour (`switch_limit`).
 
 Missing input: there is none here. Stale or scraped signals do not reach this function.
 
@@ -36,6 +44,7 @@ from specgate.core.config import PolicyConfig
 from specgate.core.hysteresis import MOVES, Zone, zone
 from specgate.core.label import Label
 from specgate.core.lanes import Lane
+from specgate.core.weighing import Weighed
 
 
 class Mode(Label):
@@ -54,6 +63,11 @@ class Reason(Label):
     ABOVE_THRESHOLD = "above_threshold"
     BURST = "burst"
     DWELL = "dwell"
+    PAYS = "pays"
+    COSTS = "costs"
+    WEIGHING = "weighing"
+    OVER_CAPACITY = "over_capacity"
+    SWITCH_LIMIT = "switch_limit"
     NEVER = "never"
     ALWAYS = "always"
     UNMEASURED = "unmeasured"
@@ -66,12 +80,20 @@ class Reason(Label):
 
 MEANINGS: dict[Reason, str] = {
     Reason.BELOW_THRESHOLD: "the load is below the band: the spec side",
-    Reason.IN_BAND: "the load is within the band: the side stays what it was",
+    Reason.IN_BAND: "the load is within the band, or where the profile does not say which lane is "
+    "better: the side stays what it was",
     Reason.ABOVE_THRESHOLD: "the load is at the threshold or above it: the plain side",
     Reason.BURST: "the average is still below the threshold, the count of the moment is at burst "
     "times the threshold or above: the plain side",
     Reason.DWELL: "the load is low enough to come back, and the last switch is too recent: the "
     "plain side for now",
+    Reason.PAYS: "by the profile speculation pays at this load: the spec side",
+    Reason.COSTS: "by the profile speculation costs at this load: the plain side",
+    Reason.WEIGHING: "the other side would be better, and staying has so far cost less than a "
+    "switch would: the side stays what it was",
+    Reason.OVER_CAPACITY: "more is offered than the spec lane can give: the plain side",
+    Reason.SWITCH_LIMIT: "the other side would be better, and the gate has switched as often as it "
+    "may within an hour: the plain side",
     Reason.NEVER: "the threshold is `never` (0): the plain side",
     Reason.ALWAYS: "the threshold is `always`: the spec side",
     Reason.UNMEASURED: "there is no threshold, so nothing was measured: the plain side",
@@ -90,7 +112,7 @@ class Situation(NamedTuple):
 
     side: the side so far; since_switch_s: seconds since the last switch (infinity: none yet).
     in_flight: sequences, without the arriving ones; arriving: those, 0 on a tick.
-    smoothed: the smoothed load now. usable: the lanes that are not ejected.
+    smoothed: the smoothed load now. usable: the lanes that are not ejected. weighed: with curves.
     """
 
     mode: Mode
@@ -100,6 +122,7 @@ class Situation(NamedTuple):
     arriving: int
     smoothed: float
     usable: frozenset[Lane]
+    weighed: Weighed | None = None
 
 
 class Decision(NamedTuple):
@@ -124,6 +147,8 @@ def decide(config: PolicyConfig, now: Situation) -> Decision:
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     if now.mode is not Mode.AUTO:
         return Lane(now.mode.value), Reason.FORCED
+    if now.weighed is not None:
+        return _weighed_side(config, now, now.weighed)
     threshold = config.threshold
     if threshold is None:
         return Lane.PLAIN, Reason.UNMEASURED
@@ -157,3 +182,28 @@ def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tu
         if now.since_switch_s < config.dwell_s:
             return Lane.PLAIN, Reason.DWELL
     return MOVES[now.side][where], reason
+
+
+def _weighed_side(config: PolicyConfig, now: Situation, weighed: Weighed) -> tuple[Lane, Reason]:
+    worth = weighed.regret >= 1.0
+    if now.side is Lane.SPEC:
+        if now.in_flight + now.arriving >= config.burst * weighed.edge:
+            return Lane.PLAIN, Reason.BURST
+        if worth:
+            over = weighed.offered >= weighed.top
+            return Lane.PLAIN, Reason.OVER_CAPACITY if over else Reason.COSTS
+        return Lane.SPEC, _STAYS[now.side][weighed.standing]
+    if worth:
+        if weighed.lately >= config.switches_per_h:
+            return Lane.PLAIN, Reason.SWITCH_LIMIT
+        if not weighed.settled:
+            return Lane.PLAIN, Reason.DWELL
+        if now.in_flight + max(1, now.arriving) < config.burst * weighed.edge:
+            return Lane.SPEC, Reason.PAYS
+    return Lane.PLAIN, _STAYS[now.side][weighed.standing]
+
+
+_STAYS: dict[Lane, dict[int, Reason]] = {
+    Lane.SPEC: {1: Reason.PAYS, 0: Reason.IN_BAND, -1: Reason.WEIGHING},
+    Lane.PLAIN: {1: Reason.WEIGHING, 0: Reason.IN_BAND, -1: Reason.COSTS},
+}

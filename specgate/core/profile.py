@@ -68,6 +68,9 @@ class Run:
     repeat: Annotated[int, Says("its number; paired arms of one number were measured back to back")]
     tok_s: Annotated[float, Says("output tokens a second", above=0)]
     value: Annotated[float, Says("what is compared, more being better", above=0)]
+    error: Annotated[
+        float, Says("systematic, of the value's logarithm: what repeats do not make smaller")
+    ] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +184,57 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRate:
+    """One arm at one rate of arrivals. Saturated, it has no figures that would last."""
+
+    runs: Annotated[tuple[int, ...], Says("the numbers of the repeats")]
+    saturated: Annotated[
+        str | None,
+        Says("why the arm cannot carry the rate, in one repeat at least; null if it can"),
+    ] = None
+    requests: Annotated[int, Says("requests that count, all repeats")] = 0
+    in_flight: Annotated[
+        float | None, Says("its mean; null where saturated, and so are the figures that follow")
+    ] = None
+    tok_s: Annotated[float | None, Says("output tokens a second")] = None
+    ttft_s: Annotated[Times | None, Says("time to first token, waiting in queues included")] = None
+    tpot_s: Annotated[Times | None, Says("time for each output token after the first")] = None
+    e2e_s: Annotated[Times | None, Says("from sending to the last token")] = None
+    slo_goodput: Annotated[float | None, Says("requests a second that met the SLO")] = None
+    accept_length: Annotated[float | None, Says("tokens a step, bonus included")] = None
+    ratio: Annotated[
+        float | None, Says("over the plain arm, by what is compared; null where one is saturated")
+    ] = None
+    ratio_interval: Annotated[tuple[float, float] | None, Says("its interval")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """One rate of arrivals, all arms."""
+
+    rate: Annotated[float, Says("Poisson arrivals, requests a second", above=0)]
+    arms: Annotated[dict[str, ArmRate], Says("by the arm's name")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoop:
+    """Latency by rate of arrivals, with one length of prompts and outputs. Decides nothing."""
+
+    rates: Annotated[tuple[Rate, ...], Says("ascending")]
+    context: Annotated[int | None, Says("prompt tokens aimed at; null: as they are")] = None
+    max_tokens: Annotated[int | None, Says("output tokens asked for")] = None
+    compared: Annotated[Objective, Says("what the ratios are of")] = Objective.E2E
+    alarms: Annotated[tuple[str, ...], Says("what makes the figures doubtful")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(Curve):
     """A measurement. Its own curve is the most cautious one; others, by length, are beside it."""
 
     also: Annotated[tuple[Curve, ...], Says("the same for other lengths")] = ()
+    open_loop: Annotated[
+        tuple[OpenLoop, ...], Says("latency by rate of arrivals; no part of the verdict")
+    ] = ()
     fingerprint: Annotated[Fingerprint, Says("what it holds for")] = field(
         default_factory=Fingerprint
     )

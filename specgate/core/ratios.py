@@ -27,12 +27,14 @@ class Draws(Protocol):
 class Runs:
     """One level: what each arm reached in each repeat, by the repeat's number.
 
-    The numbers are positive, and more is better (tokens a second; or one over a time).
+    The numbers are positive, and more is better (tokens a second; or one over a time). error: of
+    ln(spec / plain), systematic: the same in all repeats.
     """
 
     concurrency: int
     spec: Mapping[int, float]
     plain: Mapping[int, float]
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +52,14 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
-    """Mean ln(spec / plain) of each level, ascending. No `noise`: nothing was repeated."""
+    """Mean ln(spec / plain) of each level, ascending. No `noise`: nothing was repeated. `errors`:
+    systematic, of each level."""
 
     concurrency: tuple[int, ...]
     means: tuple[float, ...]
     noise: tuple[Noise, ...]
     paired: bool
+    errors: tuple[float, ...]
 
     def weights(self) -> list[float]:
         """For a fit: one over each level's variance, up to a factor; equal without noise."""
@@ -65,7 +69,8 @@ class Ratios:
     def intervals(self, confidence: float) -> list[tuple[float, float]] | None:
         """Of each level's mean, two-sided, by Student's t. None without noise.
 
-        Of two sources the degrees of freedom are Welch and Satterthwaite's.
+        Of two sources the degrees of freedom are Welch and Satterthwaite's. The systematic error
+        is added to both ends.
         """
         if not self.noise:
             return None
@@ -76,6 +81,7 @@ class Ratios:
             if variance > 0.0:
                 df = variance**2 / sum(n.variance(level) ** 2 / n.df for n in self.noise)
                 half = t_quantile((1.0 + confidence) / 2.0, df) * math.sqrt(variance)
+            half += self.errors[level]
             found.append((mean - half, mean + half))
         return found
 
@@ -85,7 +91,8 @@ class Ratios:
         Each source's standard deviation is drawn once for all levels (sd x sqrt(df / chi-square)),
         as it was found once for all of them; then each level's mean around what was found. With
         two to five repeats this covers what it promises, where drawing the repeats again with
-        replacement does not (measured in docs/explanation/trust.md).
+        replacement does not (measured in docs/explanation/trust.md). A level's systematic error is
+        drawn as one standard deviation.
         """
         drawn = list(self.means)
         for noise in self.noise:
@@ -95,6 +102,9 @@ class Ratios:
             sd = noise.sd * math.sqrt(noise.df / rng.gammavariate(noise.df / 2.0, 2.0))
             for level, repeats in enumerate(noise.repeats):
                 drawn[level] += rng.gauss(0.0, sd / math.sqrt(repeats))
+        for level, error in enumerate(self.errors):
+            if error > 0.0:
+                drawn[level] += rng.gauss(0.0, error)
         return drawn
 
     def _variance(self, level: int) -> float:
@@ -110,9 +120,9 @@ def log_ratios(levels: Sequence[Runs], *, paired: bool) -> Ratios:
         if paired:
             blocks = sorted(spec.keys() & plain.keys())
             if blocks:
-                usable.append((level.concurrency, [[spec[i] - plain[i] for i in blocks]]))
+                usable.append((level, [[spec[i] - plain[i] for i in blocks]]))
         elif spec and plain:
-            usable.append((level.concurrency, [list(spec.values()), list(plain.values())]))
+            usable.append((level, [list(spec.values()), list(plain.values())]))
     sources = (1,) if paired else (1, -1)
     means = tuple(
         sum(sign * fmean(values) for sign, values in zip(sources, arms, strict=True))
@@ -120,10 +130,11 @@ def log_ratios(levels: Sequence[Runs], *, paired: bool) -> Ratios:
     )
     noise = [pooled([arms[i] for _, arms in usable]) for i in range(len(sources))]
     return Ratios(
-        concurrency=tuple(concurrency for concurrency, _ in usable),
+        concurrency=tuple(level.concurrency for level, _ in usable),
         means=means,
         noise=tuple(n for n in noise if n is not None) if None not in noise else (),
         paired=paired,
+        errors=tuple(level.error for level, _ in usable),
     )
 
 

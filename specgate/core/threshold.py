@@ -12,10 +12,13 @@ band        the larger of the default and 1 - low / threshold, where low is the 
 """
 
 import math
+from collections.abc import Iterator
+from statistics import fmean
 from typing import NamedTuple
 
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig
-from specgate.core.profile import Profile, Verdict
+from specgate.core.curves import Curve, Curves
+from specgate.core.profile import PLAIN, Profile, Verdict
 from specgate.core.shape import Shape
 
 DEFAULT_BAND = PolicyConfig().band
@@ -63,6 +66,12 @@ def threshold_and_band(profile: Profile, default_band: float = DEFAULT_BAND) -> 
                 default_band,
                 "speculation pays only above some load, which a threshold cannot say",
             )
+        case Shape.INCONCLUSIVE if not profile.levels:
+            return Derived(
+                None,
+                default_band,
+                "the profile has no levels of concurrency, so it tells no crossover",
+            )
         case Shape.INCONCLUSIVE:
             return Derived(None, default_band, "the profile is inconclusive: it needs more repeats")
 
@@ -81,3 +90,49 @@ def _first_range(profile: Profile) -> float:
     if not pays or not profile.levels or pays[0][0] != profile.levels[0].concurrency:
         return NEVER
     return float(pays[0][1])
+
+
+OUTPUT_TOKENS = 256
+"""Of a sequence, where the profile does not say."""
+
+
+def curves_of(profile: Profile, *, adaptive: bool = False) -> Curves | None:
+    """What the gate weighs the lanes by; None where the shape leaves nothing to weigh (never,
+    always, inconclusive) or the curves are missing.
+
+    adaptive: the accept length is followed, which may end what was always so in the measurement.
+    (What never was stays: with the spec lane off nothing is seen that could change it.)
+    """
+    weighed = (Shape.CROSSES, Shape.MULTI, Shape.INVERTED)
+    if profile.verdict.shape not in ((*weighed, Shape.ALWAYS) if adaptive else weighed):
+        return None
+    return measured_curves(profile)
+
+
+def measured_curves(profile: Profile) -> Curves | None:
+    """Both lanes' curves, whatever the shape; None where an arm or a second level is missing."""
+    verdict = profile.verdict
+    if verdict.arm is None:
+        return None
+    levels = [each for each in profile.levels if {verdict.arm, PLAIN} <= each.arms.keys()]
+    if len(levels) < 2:
+        return None
+    loads = tuple(float(level.concurrency) for level in levels)
+    arms = [level.arms[verdict.arm] for level in levels]
+    accepted = [arm.accept_length for arm in arms if arm.accept_length is not None]
+    engine = profile.fingerprint.engines.get(verdict.arm)
+    return Curves(
+        spec=Curve(loads, tuple(arm.tok_s for arm in arms)),
+        plain=Curve(loads, tuple(level.arms[PLAIN].tok_s for level in levels)),
+        open=tuple(_open(verdict, loads)),
+        margin=verdict.margin,
+        output_tokens=float(profile.max_tokens or OUTPUT_TOKENS),
+        accept_length=fmean(accepted) if accepted else None,
+        steps=None if engine is None else engine.steps,
+    )
+
+
+def _open(verdict: Verdict, loads: tuple[float, ...]) -> Iterator[tuple[float, float]]:
+    if verdict.interval is not None:
+        low, high = verdict.interval
+        yield (loads[-1] if low is None else low), (math.inf if high is None else high)

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from specgate.core.config import PolicyConfig
+from specgate.core.curves import Curves
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
 from specgate.core.policy import Mode, Reason
+from specgate.core.weighing import Weighed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +30,28 @@ class EngineCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptView:
+    """The spec lane's accept length, in tokens a decode step of a sequence.
+
+    live: of recent requests and the bench's value; standard_error: of it. bench: the profile's.
+    age_s: since something was last learnt, None: never, `live` is then the bench's. break_even: at
+    which speculation would just pay at the present load.
+    """
+
+    live: float
+    standard_error: float
+    bench: float
+    age_s: float | None
+    break_even: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateView:
     """All at one moment. `load` is what the policy compares: `smoothed`, or with a smoothing of 0
     the bare count. In sequences; `oldest_s`: age of the oldest entry; `since_switch_s`: seconds;
-    both None before there is one."""
+    both None before there is one; `weighed`: with the curves of a profile, else None. `beyond`:
+    what engines have in hand besides `counts`, which the load includes. `curves`: those that the
+    gate weighs by now. `accept`: with a profile that has the bench's accept length."""
 
     mode: Mode
     side: Lane
@@ -44,3 +64,7 @@ class GateView:
     switches: int
     since_switch_s: float | None
     lanes: dict[Lane, LaneView]
+    weighed: Weighed | None
+    beyond: Counts
+    curves: Curves | None
+    accept: AcceptView | None

@@ -45,6 +45,7 @@ class ProxyApp:
             down.closing = True
             await self._forwarder.refuse(down, fault)
         else:
+            await down.learn_length()
             await self._forwarder.carry(down)
 
 
@@ -56,9 +57,11 @@ class AsgiDownstream:
     """
 
     __slots__ = (
+        "_ahead",
         "_at_end",
         "_body_ended",
         "_finished",
+        "_framed_in_head",
         "_pending",
         "_receive",
         "_received",
@@ -78,7 +81,8 @@ class AsgiDownstream:
         self._receive = receive
         self._send = send
         self.closing = False
-        self.http10 = scope.get("http_version") == "1.0"
+        version: str = scope.get("http_version", "1.1")
+        self.http10 = version == "1.0"
         self._at_end = False
         self._received = 0
         self._body_ended = asyncio.Event()
@@ -94,13 +98,25 @@ class AsgiDownstream:
         self.headers: Pairs = list(scope["headers"])
         self.values: Mapping[bytes, bytes] = first_values(self.headers)
         self.length = body_length(self.values)
+        # Whether the head says how long the body is.
+        self._framed_in_head = version.startswith("1") or b"content-length" in self.values
+        self._ahead: Message | None = None
+
+    async def learn_length(self) -> None:
+        """HTTP/2 and 3 send a body whose head says nothing of it: only what comes first tells
+        whether there is one."""
+        if self._framed_in_head:
+            return
+        self._ahead = first = await self._receive()
+        if first["type"] != "http.request" or first.get("body") or first.get("more_body"):
+            self.length = None
 
     def whole(self) -> bytes | None:
         return None
 
     async def read(self) -> bytes | None:
         while not self._at_end:
-            message = await self._receive()
+            message, self._ahead = self._ahead or await self._receive(), None
             if message["type"] == "http.disconnect":
                 raise ClientGone("the client left while it sent its request")
             self._at_end = not message.get("more_body", False)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
+from specgate.core.config import NEVER
 from specgate.settings.file import FileError, read_file, unknown_keys
 from specgate.settings.measured import measured
 from specgate.settings.model import Settings, env_name, kind_of
@@ -61,13 +62,16 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
     advice = _advice(settings)
     if settings.profile is not None:
         try:
-            values, warning = measured(settings.profile, in_file.keys() | in_environment.keys())
+            given = in_file.keys() | in_environment.keys()
+            found = measured(settings.profile, given, adaptive=settings.adaptive)
         except ValueError as error:
             problem = f"{env_name('profile')}={settings.profile!r}: {error}"
             raise SettingsError([problem], warnings) from error
-        settings = settings.model_copy(update=values)
-        sources.update(dict.fromkeys(values, "profile"))
-        advice += (f"{env_name('profile')}: {warning}",) if warning else ()
+        settings = settings.with_profile(found.values, found.curves)
+        sources.update(dict.fromkeys(found.values, "profile"))
+        advice += (f"{env_name('profile')}: {found.caveat}",) if found.caveat else ()
+    if settings.adaptive and (why := _not_adaptive(settings)):
+        advice += (f"{env_name('adaptive')} changes nothing: {why}",)
     return Loaded(settings=settings, sources=sources, warnings=warnings + advice)
 
 
@@ -113,6 +117,22 @@ def _source(name: str, in_environment: Mapping[str, Any], in_file: Mapping[str, 
     if name in in_environment:
         return "environment"
     return "file" if name in in_file else "default"
+
+
+def _not_adaptive(settings: Settings) -> str | None:
+    """Why the live accept length cannot move anything, if so."""
+    curves = settings.policy.curves
+    if settings.profile is None:
+        return f"it needs the curves of a profile, and {env_name('profile')} is not set"
+    if curves is None and settings.threshold == NEVER:
+        return "speculation never pays here, so the spec lane is off and shows no accept length"
+    if curves is None:
+        return "there are no curves to move; a threshold that is set stands by itself"
+    if curves.accept_length is None:
+        return f"{env_name('profile')} does not say which accept length it was measured with"
+    if settings.scrape_interval_s is None:
+        return f"{env_name('scrape_interval_s')} is off, so none is read"
+    return None
 
 
 def _advice(settings: Settings) -> tuple[str, ...]:

@@ -1,21 +1,33 @@
-"""What a profile says, where the settings leave it open: the threshold and the band."""
+"""What a profile says, where the settings leave it open: threshold, band and curves."""
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
+from specgate.core.curves import Curves
 from specgate.core.profile import ProfileError, loads
-from specgate.core.threshold import threshold_and_band
+from specgate.core.shape import Shape
+from specgate.core.threshold import curves_of, threshold_and_band
 
 
-def measured(path: str, given: Collection[str]) -> tuple[dict[str, float | None], str | None]:
-    """Values for the settings that are not `given`, and a warning where one is due.
+class Measured(NamedTuple):
+    """`values`: of the settings that were left open. `curves`: None where the profile leaves
+    nothing to weigh, or a threshold is given. `caveat`: a warning where one is due."""
 
-    A threshold that is given stands for another crossover, so the profile's band is not taken with
-    it. Raises ValueError, which says what is wrong with the file, without its name.
+    values: dict[str, float | None]
+    curves: Curves | None
+    caveat: str | None
+
+
+def measured(path: str, given: Collection[str], *, adaptive: bool = False) -> Measured:
+    """`given`: names of settings that have a value of their own. `adaptive`: the live accept length
+    is followed.
+
+    A threshold that is given stands for another crossover, so nothing else of the profile is taken
+    with it. Raises ValueError, which says what is wrong with the file, without its name.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        derived = threshold_and_band(loads(text))
+        profile = loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(error.strerror or "cannot be read") from error
     except UnicodeDecodeError as error:
@@ -23,6 +35,10 @@ def measured(path: str, given: Collection[str]) -> tuple[dict[str, float | None]
     except ProfileError as error:
         raise ValueError(str(error)) from error
     if "threshold" in given:
-        return {}, None
+        return Measured({}, None, None)
+    derived = threshold_and_band(profile)
     values = {"threshold": derived.threshold, "band": derived.band}
-    return {n: v for n, v in values.items() if n not in given}, derived.caveat
+    open_ = {name: value for name, value in values.items() if name not in given}
+    curves = curves_of(profile, adaptive=adaptive)
+    caveat = derived.caveat if curves is None or profile.verdict.shape is Shape.ALWAYS else None
+    return Measured(open_, curves, caveat)

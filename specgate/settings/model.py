@@ -3,12 +3,14 @@
 The descriptions are what `docs/reference/settings.md` prints.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig, ProxyConfig, TimeoutConfig
+from specgate.core.curves import Curves
 from specgate.settings.addresses import HOST, LANE_URL
 from specgate.settings.kinds import FLAG, PATH, SECRET, Kind, choice, number
 
@@ -108,6 +110,19 @@ class Settings(BaseSettings):
         "spec side; 0 for none. It never delays leaving that side.",
         json_schema_extra=RELOAD,
     )
+    switches_per_h: Annotated[int, number("a whole number, 0 or more", _whole)] = Field(
+        12,
+        description="With a profile that has curves to weigh: after so many switches within an "
+        "hour the gate stays on the plain side until the first of them is an hour old.",
+        json_schema_extra=RELOAD,
+    )
+    adaptive: Annotated[bool, FLAG] = Field(
+        default=False,
+        description="With a profile that has curves and an accept length: whether the gate follows "
+        "the accept length that the spec lane's engine counts now. Prompts that speculate better "
+        "or worse than those of the measurement then move the loads where speculation pays.",
+        json_schema_extra=RELOAD,
+    )
     connect_timeout_s: Annotated[float, _POSITIVE_S] = Field(
         5.0,
         description="How long, in seconds, a lane may take to accept a connection before the "
@@ -189,8 +204,9 @@ class Settings(BaseSettings):
     )
     scrape_interval_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
         5.0,
-        description="The time, in seconds, between two readings of the engines' own token counters "
-        "from their `/metrics`; `off` reads none. What is read is shown and decides nothing.",
+        description="The time, in seconds, between two readings of what the engines count "
+        "themselves: tokens, accept length, and the requests they have in hand. What they have "
+        "beyond the gate's own is added to the load; `off` reads nothing.",
         json_schema_extra=RESTART,
     )
     probe_interval_s: Annotated[float, _POSITIVE_S] = Field(
@@ -231,6 +247,15 @@ class Settings(BaseSettings):
         json_schema_extra=RESTART,
     )
 
+    # What the profile says of both lanes; `load` puts it in, and `policy` has it.
+    _curves: Curves | None = PrivateAttr(default=None)
+
+    def with_profile(self, values: Mapping[str, Any], curves: Curves | None) -> "Settings":
+        """These settings, with what a profile says."""
+        settings = self.model_copy(update=values)
+        settings._curves = curves
+        return settings
+
     @property
     def policy(self) -> PolicyConfig:
         return PolicyConfig(
@@ -239,6 +264,9 @@ class Settings(BaseSettings):
             smoothing_s=self.smoothing_s,
             burst=self.burst,
             dwell_s=self.dwell_s,
+            curves=self._curves,
+            switches_per_h=self.switches_per_h,
+            adaptive=self.adaptive,
         )
 
     @property

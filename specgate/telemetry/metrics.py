@@ -6,7 +6,7 @@ our own: an engine's would add up with the engine's in a query.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -32,6 +32,7 @@ from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters, GateView
+from specgate.telemetry.exposition import ProcessFigures, exposition
 from specgate.telemetry.tally import Spread, Tally
 
 _DURATION_BUCKETS = (
@@ -71,7 +72,7 @@ class Metrics:
         version: str,
     ) -> None:
         self.registry = registry = CollectorRegistry()
-        ProcessCollector(namespace="specgate", registry=registry)
+        self._process = ProcessFigures(registry)
         registry.register(_Live(view, version))
         registry.register(_Engines(engines, clock))
 
@@ -186,6 +187,11 @@ class Metrics:
                 # Switches and health are read live.
                 return
 
+    async def scrape(self, accept: str) -> tuple[str, bytes]:
+        """Content type and text of the page, for a scraper that accepts this."""
+        await self._process.read_ahead()
+        return await exposition(self.registry, accept)
+
     def _request_ended(self, event: RequestEnded) -> None:
         lane = event.lane or NO_LANE
         by_lane = (lane,)
@@ -271,6 +277,15 @@ class _Live(Collector):
         yield GaugeMetricFamily(
             "specgate_load", "The load that the policy compares, in sequences.", value=view.load
         )
+        beyond = GaugeMetricFamily(
+            "specgate_engine_load_beyond",
+            "Sequences that the lane's engine has in hand besides the gate's own; part of the load.",
+            labels=["lane"],
+        )
+        for lane in Lane:
+            beyond.add_metric([lane], view.beyond.of(lane))
+        yield beyond
+        yield from _accept_length(view)
         yield from _edges(view)
         yield _one_of("specgate_side", "The side for new requests: 1 for it.", view.side, Lane)
         yield _one_of("specgate_mode", "Who decides the side: 1 for it.", view.mode, Mode)
@@ -332,6 +347,42 @@ def _edges(view: GateView) -> Iterable[Metric]:
             "specgate_speculate_below",
             "The load below which the gate comes back to the spec side.",
             policy.speculate_below,
+        ),
+    ):
+        family = GaugeMetricFamily(name, text)
+        if value is not None:
+            family.add_metric([], value)
+        yield family
+
+
+def _accept_length(view: GateView) -> Iterable[Metric]:
+    """Only with a profile that has the bench's; the age only once something was learnt."""
+    accept = view.accept
+    for name, text, value in (
+        (
+            "specgate_accept_length",
+            "Tokens that a decode step of the spec lane yields a sequence, of recent requests.",
+            None if accept is None else accept.live,
+        ),
+        (
+            "specgate_accept_length_error",
+            "Its standard error.",
+            None if accept is None else accept.standard_error,
+        ),
+        (
+            "specgate_accept_length_age_seconds",
+            "Time since something was last learnt of it from the engine.",
+            None if accept is None else accept.age_s,
+        ),
+        (
+            "specgate_accept_length_bench",
+            "The same in the profile's measurement.",
+            None if accept is None else accept.bench,
+        ),
+        (
+            "specgate_accept_length_break_even",
+            "The accept length at which speculation would just pay at the load that is.",
+            None if accept is None else accept.break_even,
         ),
     ):
         family = GaugeMetricFamily(name, text)

@@ -4,6 +4,10 @@ The transport and not the client: a client would follow redirects, keep cookies,
 add headers of its own and read proxies from the environment. None of httpx2's limits is left on:
 its default pool of 100 connections would queue streams, and its 5 s read time-out would cut
 prefills.
+
+One request a connection. httpcore2 reads what an engine sends beyond a response's end as the
+answer to the next request on that connection, which may be another client's, and cannot be told
+not to. Its other limits stand in docs/reference/portable-form.md.
 """
 
 import asyncio
@@ -17,9 +21,7 @@ from specgate.core.errors import ConnectFailed, FailureKind, NoAnswer, StreamBro
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Origin, Request, Sink
-
-KEEPALIVE_EXPIRY_S = 4.0
-"""Below the 5 s after which SGLang, vLLM and llama.cpp close an idle connection themselves."""
+from specgate.upstream.tcp import KEEP_ALIVE
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
@@ -38,11 +40,8 @@ class HttpxUpstream:
             trust_env=False,
             # Without https lanes nothing is verified, and no store of authorities is loaded.
             verify=tls if tls is not None else False,
-            limits=httpx2.Limits(
-                max_connections=None,
-                max_keepalive_connections=None,
-                keepalive_expiry=KEEPALIVE_EXPIRY_S,
-            ),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+            socket_options=KEEP_ALIVE,
         )
 
     async def send(self, origin: Origin, request: Request) -> "HttpxResponse":

@@ -8,16 +8,20 @@ that not one byte of a response came, that it died at once, and that the request
 """
 
 import asyncio
+import ipaddress
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
 
 from specgate.core.errors import ConnectFailed, NoAnswer
 from specgate.core.headers import Pairs
 from specgate.upstream.base import Origin, Request, Sink
 from specgate.upstream.connection import Connection, DiedUnused
+from specgate.upstream.tcp import keep_alive
 
 IDLE_S = 4.0
 """How long a connection may rest."""
@@ -238,17 +242,30 @@ async def _either(head: asyncio.Future[None], upload: asyncio.Task[bool]) -> Non
 
 async def _open_socket(host: str, port: int) -> socket.socket:
     """A connected socket: names are asked anew each time, and families raced with a head start."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if (literal := _literal(host, port)) is not None:
+        found: Sequence[AddrInfoType] = [literal]
+    else:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     sock = await aiohappyeyeballs.start_connection(
         found, happy_eyeballs_delay=FALLBACK_S if len(found) > 1 else None, interleave=1
     )
-    # A host that vanished without a word is noticed in about a minute, in the longest prefill too.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    keep_alive(sock)
     return sock
+
+
+def _literal(host: str, port: int) -> AddrInfoType | None:
+    """An address as the resolver would give it; None for a name, and for a scope that it knows. It
+    runs in a thread, and a busy machine may let that wait for longer than connecting takes."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv4Address):
+        return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port)
+    if address.scope_id is not None:
+        return None
+    return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port, 0, 0)
 
 
 async def _encrypt(

@@ -46,7 +46,9 @@ async def test_it_measures_and_tells(tmp_path):
     # So short a run decides nothing where other work disturbs it.
     assert (code, "Not decided" in printed) in ((0, False), (3, True)), said
     assert str(out / "profile.json") in printed
-    assert len(said.strip().splitlines()) == 8
+    # A machine that does other work is warned of besides.
+    lines = [line for line in said.strip().splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 8
     assert "tok/s" in said
     assert "left)" in said
     profile = json.loads((out / "profile.json").read_text())
@@ -144,8 +146,8 @@ async def test_the_key_is_sent_and_not_written(tmp_path):
         words = (*urls(sims), *SHORT, "--concurrency", "1", "--out", str(tmp_path))
         code, _, said = await ended(await started(*words, "--api-key", "sk-hush"))
     assert code in (0, 3), said
-    for path in Path(tmp_path).iterdir():
-        assert "sk-hush" not in path.read_text()
+    for path in Path(tmp_path).rglob("*"):
+        assert path.is_dir() or "sk-hush" not in path.read_text()
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("40s", 40), ("15m", 900), ("2h", 7200)])

@@ -115,6 +115,35 @@ def test_inconclusive_gives_no_table():
         exported(profile, "vllm")
 
 
+def of_two_lengths():
+    short = {"spec": {1: 150.0, 64: 600.0}, "plain": {1: 100.0, 64: 900.0}}
+    long = {"spec": {1: 190.0, 64: 880.0}, "plain": {1: 100.0, 64: 900.0}}
+    found = [*cells(short, sd=0.003, context=100), *cells(long, sd=0.003, context=8000, seed=2)]
+    fingerprint = Fingerprint(engines={"spec": Engine(steps=3)})
+    return analyse(found, fingerprint=fingerprint, rules=Rules(draws=100))
+
+
+def last_of(table):
+    return json.loads(table.text)["num_speculative_tokens_per_batch_size"][0][1]
+
+
+def test_of_several_lengths_one_is_chosen_and_the_comment_says_which():
+    profile = of_two_lengths()
+    cautious, long, short = (exported(profile, "vllm", context=c) for c in (None, 8000, 100))
+    assert last_of(cautious) == last_of(short) < 15 < last_of(long)
+    assert cautious.notes[1] == (
+        "taken at 100 prompt tokens and 512 output tokens, the most cautious of 2 curves; "
+        "--context takes another: 8000"
+    )
+    assert long.notes[1].startswith("taken at 8000 prompt tokens and 512 output tokens; --context")
+    comment = json.loads(exported(profile, "sglang", context=8000).text)["_comment"]
+    assert long.notes[1] in comment
+    assert f"# {short.notes[1]}" in exported(profile, "trtllm", context=100).text
+    with pytest.raises(ExportError, match=r"no context 5; it has 100 prompt tokens, 8000 prompt"):
+        exported(profile, "vllm", context=5)
+    assert not any("taken at" in note for note in exported(several(), "vllm").notes)
+
+
 def test_what_was_not_measured_is_told():
     notes = exported(several(), "vllm").notes
     assert any("nothing was measured below 2" in note for note in notes)

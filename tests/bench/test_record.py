@@ -121,6 +121,11 @@ def test_no_key_is_kept():
     assert kept["nested"] == [{"ssl_keyfile_password": "***", "hf_token": "***"}]
     assert kept["max_total_num_tokens"] == 5
     assert kept["tokenizer_path"] == "m"
+    line = "serve --api-key sk-5 --admin-api-key=sk-6 --max-tokens 5 --hf-token 't 7' --model m"
+    kept = redacted({"launch_command": line, "argv": ["--api-key", "sk-8", "--keys", "5"]})
+    masked = "serve --api-key *** --admin-api-key=*** --max-tokens 5 --hf-token *** --model m"
+    assert kept["launch_command"] == masked
+    assert kept["argv"] == ["--api-key", "***", "--keys", "***"]
 
 
 def test_accept_length_is_tokens_a_step_between_two_readings():

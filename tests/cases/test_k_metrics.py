@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 import structlog.testing
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.parser import text_string_to_metric_families
 
 from specgate.core.events import Outcome, RequestEnded
+from specgate.telemetry.exposition import ProcessFigures, exposition
 from specgate.telemetry.logs import Logs
 from specgate.telemetry.metrics import status_class
+from specgate.telemetry.tally import Spread, Tally
 from tests.support.client import CHAT, JSON, chat, connect, get
 from tests.support.figures import figures, total
 from tests.support.lanes import (
@@ -159,6 +163,28 @@ async def test_k05_name_clash():
                         *("side", "mode", "state", "le", "version"),
                     }
                     assert value
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+async def test_a_page_written_family_by_family_is_the_library_s_own(accept: str):
+    """The end of OpenMetrics stands once, at the end, and no family is lost or doubled."""
+    registry = CollectorRegistry()
+    Tally("specgate_a_total", "Text.", ["lane"], registry=registry).add(("spec",), 2)
+    Spread("specgate_b_seconds", "Text.", bounds=[1, 2], registry=registry).observe(1.5)
+    ProcessFigures(registry)
+    encoder, content_type = choose_encoder(accept)
+    said, text = await exposition(registry, accept)
+    assert said == content_type
+    whole = encoder(registry).decode().splitlines()
+    # The process has gone on meanwhile.
+    ours = [line.partition(" ")[0] for line in text.decode().splitlines()]
+    assert ours == [line.partition(" ")[0] for line in whole]
+    assert 'specgate_a_total{lane="spec"} 2.0' in text.decode()
+    assert text.endswith(b"\n# EOF\n") == bool(accept)
+    async with stage() as on:
+        reply = await get(on.url + "/metrics", [(b"Accept", accept.encode())])
+        assert reply.values(b"content-type") == [content_type.encode()]
+        assert reply.body.data.count(b"# EOF") == bool(accept)
 
 
 async def test_k06_self_scrape_counted():

@@ -98,6 +98,18 @@ def answers(*responses: bytes) -> Play:
     return play
 
 
+def in_turn(*responses: bytes) -> Play:
+    """Answer the requests with these bytes in their order, on whichever connections they come."""
+    left = iter(responses)
+
+    async def play(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(next(left))
+
+    return play
+
+
 def answers_and_closes(*responses: bytes) -> Play:
     """The same, and end the connection in the packet of the last answer."""
 

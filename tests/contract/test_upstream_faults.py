@@ -182,16 +182,12 @@ async def test_waits_for_a_head_as_long_as_it_takes_to_leave(upstream: Upstream)
         assert len(engine.connections) == 1
 
 
-@POOLED
 @pytest.mark.parametrize("pause_s", [None, 0.0, 0.01], ids=["same packet", "next", "later"])
 @pytest.mark.parametrize("first", ["length", "chunks", "204", "head"])
 async def test_bytes_beyond_the_end_are_nobodys(
     upstream: Upstream, first: str, pause_s: float | None
 ):
-    """B04: more than was declared never turns up in the next response.
-
-    Not of httpx: it reads such bytes as the answer to the next request.
-    """
+    """B04: more than was declared never turns up in the next response."""
     raw = {
         "length": OK,
         "chunks": TE + chunked(b"ok"),

@@ -10,7 +10,7 @@ from specgate.core.errors import StreamBroken
 from specgate.upstream.base import Request, Upstream
 from tests.contract.asking import OK, Collect, ask, cancel, get, origin, post, upload
 from tests.contract.conftest import POOLED
-from tests.contract.engine import Engine, Peer, Play, answers
+from tests.contract.engine import Engine, Peer, Play, answers, in_turn
 from tests.support.client import chunked
 from tests.support.invariants import rss_mb
 
@@ -75,7 +75,7 @@ async def test_every_pace_of_a_sink(upstream: Upstream):
     raw = TE + chunked(*pieces)
     for full_each in (1, 200, 10_000, len(b"".join(pieces)), None):
         for pause_s in (0, 0.001):
-            async with Engine(answers(raw, OK)) as engine:
+            async with Engine(in_turn(raw, OK)) as engine:
                 sink = Collect(full_each=full_each, pause_s=pause_s)
                 assert (await ask(upstream, engine, sink=sink)).body == b"".join(pieces)
                 assert (await ask(upstream, engine)).body == b"ok"
@@ -137,7 +137,7 @@ async def test_response_that_nobody_read_to_its_end(upstream: Upstream):
 
 async def test_body_that_came_before_it_was_asked_for(upstream: Upstream):
     for size in (10, 100_000, 3_000_000):
-        async with Engine(answers(large(size, one_chunk=True), OK)) as engine:
+        async with Engine(in_turn(large(size, one_chunk=True), OK)) as engine:
             response = await upstream.send(origin(engine), get())
             await asyncio.sleep(0.03)
             sink = Collect()

@@ -13,6 +13,7 @@ import pytest
 from specgate.core.errors import ConnectFailed
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Origin, Upstream
+from specgate.upstream.pool import PooledUpstream
 from tests.contract.asking import OK, ask, get
 from tests.contract.conftest import Form
 from tests.contract.engine import Engine, answers
@@ -66,6 +67,21 @@ def naming() -> NamingLoop:
     return loop
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=ipv6)])
+def test_n02_address_needs_no_resolver(host: str):
+    """It runs in a thread, behind whatever else a busy machine does in threads. (httpx asks it.)"""
+
+    async def scenario() -> None:
+        upstream = PooledUpstream(connect_timeout_s=20)
+        async with Engine(ANSWERS, host=host) as engine:
+            asked = naming().asked
+            assert (await ask(upstream, engine)).body == b"ok"
+            assert naming().asked == asked
+        await upstream.aclose()
+
+    run(scenario())
+
+
 @ipv6
 async def test_n02_ipv6_address(upstream: Upstream):
     async with Engine(ANSWERS, host="::1") as engine:
@@ -91,8 +107,9 @@ def test_n03_name_is_asked_anew_for_each_connection(form: Form):
             naming().names["lane.test"] = ["127.0.0.1"]
             await ask(upstream, old)
             naming().names["lane.test"] = ["127.0.0.2"]
-            await ask(upstream, old)
-            assert (len(old.connections), len(new.connections)) == (1, 0), "kept alive"
+            if form.connections(2) == 1:
+                await ask(upstream, old)
+                assert (len(old.connections), len(new.connections)) == (1, 0), "kept alive"
             old.connections[0].close()
             await asyncio.sleep(0.02)
             await ask(upstream, old)

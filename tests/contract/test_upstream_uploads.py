@@ -9,7 +9,7 @@ import pytest
 from specgate.core.errors import ClientGone, NoAnswer, StreamBroken
 from specgate.upstream.base import Upstream
 from tests.contract.asking import OK, Collect, arriving, ask, cancel, get, origin, upload
-from tests.contract.conftest import POOLED
+from tests.contract.conftest import POOLED, Form
 from tests.contract.engine import Engine, Peer, answers, silent
 from tests.support.client import chunked
 
@@ -31,14 +31,15 @@ async def leaves(after: int = 1, error: BaseException | None = None) -> AsyncIte
     raise error or ClientGone("the client left")
 
 
-async def test_body_arrives_as_it_was_framed(upstream: Upstream):
+async def test_body_arrives_as_it_was_framed(upstream: Upstream, form: Form):
     pieces = [b"a", b"bc" * 50_000, b"d"]
     whole = b"".join(pieces)
     async with Engine(answers(OK, OK)) as engine:
         await ask(upstream, engine, upload(arriving(pieces), len(whole)))
         await ask(upstream, engine, upload(arriving(pieces)))
-        assert engine.connections[0].bodies == [whole, chunked(*pieces)]
-        assert len(engine.connections) == 1
+        bodies = [body for peer in engine.connections for body in peer.bodies]
+        assert bodies == [whole, chunked(*pieces)]
+        assert len(engine.connections) == form.connections(2)
 
 
 async def test_empty_piece_does_not_end_a_chunked_body(upstream: Upstream):

@@ -80,3 +80,21 @@ def test_draws_are_around_the_means_and_wider_than_the_noise():
 def test_what_has_no_logarithm_is_refused(value):
     with pytest.raises(ValueError, match="no logarithm"):
         log_ratios([level(1, [value], [1])], paired=True)
+
+
+def test_a_systematic_error_widens_an_interval_that_repeats_would_not():
+    def of(error):
+        repeats = {i: 106.0 + 0.1 * (i % 2) for i in range(20)}
+        plain = dict.fromkeys(range(20), 100.0)
+        ratios = log_ratios(
+            [Runs(concurrency=1, spec=repeats, plain=plain, error=error)], paired=True
+        )
+        (interval,) = ratios.intervals(0.9) or [(0.0, 0.0)]
+        rng = Random(0)
+        return interval, stdev(ratios.draw(rng)[0] for _ in range(300))
+
+    (low, high), spread = of(0.0)
+    (wide_low, wide_high), wide_spread = of(0.05)
+    assert (wide_low, wide_high) == pytest.approx((low - 0.05, high + 0.05))
+    assert spread < 0.001
+    assert wide_spread == pytest.approx(0.05, rel=0.15)

@@ -83,6 +83,9 @@ RECORDS = (
     profile.ArmLevel,
     profile.Run,
     profile.Times,
+    profile.OpenLoop,
+    profile.Rate,
+    profile.ArmRate,
     profile.Fingerprint,
     profile.Engine,
 )

@@ -5,7 +5,8 @@ test_client_leaves and test_pipelining here, and tests/cases.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from specgate.proxy.head import HEAD_LIMIT
 from tests.support import live
 from tests.support.client import CHAT, JSON, chat, chat_request, chunked, connect, request_bytes
 from tests.support.lanes import Send, Silent, chunk, delta, response, sse_head, sse_response
-from tests.support.stage import stage
+from tests.support.stage import Stage, stage
 
 CHUNKED = (b"Transfer-Encoding", b"chunked")
 OFFER = [(b"Connection", b"Upgrade"), (b"Upgrade", b"h2c")]
@@ -142,6 +143,63 @@ async def test_leaving_while_it_is_not_read_is_noticed_late():
         await on.spec.stop()
         await on.spec.start()
         await on.ended()
+
+
+@pytest.mark.parametrize("path", [CHAT, b"/v1/files"], ids=["read ahead", "passed on"])
+async def test_body_of_http_2_without_a_length_arrives(path: bytes):
+    """Found with hypercorn: a head that says nothing of a body was taken for one without."""
+    body = chat()
+    async with stage() as on:
+        lane = on.spec if path == CHAT else on.plain
+        lane.answer("*", response(200, b"ok"))
+        for pieces in ([body[:5], body[5:], b""], [body], [b"", body]):
+            assert await http_2(on, "POST", path, pieces) == (200, b"ok")
+            assert lane.requests[-1].body == body
+            assert lane.requests[-1].values(b"transfer-encoding") == [b"chunked"]
+        on.plain.answer("/v1/thing", response(200, b"ok"))
+        assert await http_2(on, "GET", b"/v1/thing", [b""]) == (200, b"ok")
+        (request,) = on.plain.requests[-1:]
+        assert request.values(b"transfer-encoding") == request.values(b"content-length") == []
+        assert await http_2(on, "POST", path, []) == (0, b""), "it left before its body"
+
+
+async def http_2(on: Stage, method: str, path: bytes, pieces: list[bytes]) -> tuple[int, bytes]:
+    """What a server of HTTP/2 makes of a request whose head has no length, and what it gets. A
+    client that sends no piece has left."""
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "2",
+        "method": method,
+        "scheme": "http",
+        "path": path.decode(),
+        "raw_path": path,
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"gate"), JSON],
+        "client": None,
+        "server": None,
+        "state": {},
+    }
+    messages = [
+        {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
+        for number, piece in enumerate(pieces, 1)
+    ]
+    status, sent = 0, b""
+
+    async def receive() -> dict[str, object]:
+        if messages:
+            return messages.pop(0)
+        if pieces:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status, sent
+        status = message.get("status", status)
+        sent += message.get("body", b"")
+
+    await on.gate.service.app(scope, receive, send)
+    return status, sent
 
 
 @pytest.mark.parametrize(

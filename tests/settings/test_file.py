@@ -34,6 +34,7 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         smoothing_s = 0
         burst = 1
         dwell_s = 1.5
+        switches_per_h = 6
         connect_timeout_s = "2"
         first_byte_timeout_s = 3
         idle_timeout_s = "off"

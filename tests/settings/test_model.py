@@ -66,4 +66,5 @@ def test_the_process_environment_is_read_unless_another_is_given(monkeypatch):
 def test_what_a_reload_changes():
     assert reloadable_names() == {
         "spec_url", "plain_url", "threshold", "profile", "band", "smoothing_s", "burst", "dwell_s",
+        "switches_per_h",
     }  # fmt: skip

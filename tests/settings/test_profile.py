@@ -43,7 +43,10 @@ def test_a_band_that_is_set_wins(file):
     assert found.settings.band == 0.1
     assert found.settings.threshold == pytest.approx(38.587, abs=0.001)
     assert found.sources["band"] == "environment"
-    assert "no interval" in found.warnings[0]
+    curves = found.settings.policy.curves
+    assert curves is not None
+    assert curves.paying == ((0.0, pytest.approx(38.587, abs=0.001)),)
+    assert not found.warnings
 
 
 def test_a_threshold_that_is_set_wins_and_takes_no_band_with_it(file):

@@ -152,9 +152,11 @@ class ScriptedLane:
             return
         server, self._server = self._server, None
         # Connections that were just being accepted come first: asyncio loses one whose server is
-        # closed meanwhile.
-        for listening in server.sockets:
-            asyncio.get_running_loop().remove_reader(listening.fileno())
+        # closed meanwhile. uvloop does not, and lets nobody at its sockets.
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.BaseEventLoop):
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
         for _ in range(3):
             await asyncio.sleep(0)
         server.close()

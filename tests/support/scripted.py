@@ -16,6 +16,7 @@ from specgate.ledger.local import LocalLedger
 from specgate.proxy.forward import Forwarder
 from specgate.upstream.base import Origin, Request, Sink
 from tests.support.client import chat
+from tests.support.clocks import ManualClock
 from tests.support.observer import Recorder
 
 Hook = Callable[[], Awaitable[None]]
@@ -164,3 +165,10 @@ def bench(upstream: ScriptedUpstream, config: ProxyConfig | None = None) -> Benc
         new_id=lambda: b"id",
     )
     return Bench(gate, forwarder, facts)
+
+
+def manual_gate(policy: PolicyConfig) -> tuple[Gate, ManualClock, Recorder]:
+    """A gate whose time a test moves, and the facts it told."""
+    clock, facts = ManualClock(), Recorder()
+    gate = Gate(policy=policy, origins=ORIGINS, ledger=LocalLedger(), observe=facts, clock=clock)
+    return gate, clock, facts

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from tests.support.client import (
     CHAT,
@@ -15,10 +16,12 @@ from tests.support.client import (
 )
 from tests.support.lanes import (
     DONE,
+    Rst,
     ScriptedLane,
     accepts_and_hangs,
     never_ending_stream,
     refuses,
+    response,
     status_500,
 )
 
@@ -133,6 +136,28 @@ async def test_lane_can_die_and_come_back_on_its_port():
             await get(url + "/ready")
         await lane.start()
         assert (await get(url + "/ready")).status == 200
+
+
+def test_lane_plays_under_uvloop():
+    """Its scripts, its resets, its end and its return: the gate serves on that loop."""
+
+    async def scenario() -> None:
+        async with ScriptedLane() as lane:
+            async with connect(lane.url) as client:
+                lane.answer_next(response(200, b"ok"), Rst())
+                assert (await client.request(b"GET", b"/x")).body.data == b"ok"
+                await client.send(request_bytes(b"GET", b"/x"))
+                assert await client.ended() == "reset"
+            async with connect(lane.url) as client:
+                lane.answer_next(never_ending_stream())
+                await client.send(chat_request())
+                await client.read_head()
+                client.stop_reading()
+                await lane.stop()
+            await lane.start()
+            assert (await get(lane.url + "/ready")).status == 200
+
+    uvloop.run(scenario())
 
 
 async def test_refusing_lane_refuses():

@@ -188,3 +188,13 @@ async def test_ready_made_answers_are_what_they_say():
         assert len(answers[2].body.data) > 300_000
         assert answers[3].values(b"Content-Type") == [b"text/html"]
         assert all(answer.body.clean for answer in answers)
+
+
+async def test_reset_with_an_unread_body_is_no_error_of_the_lane():
+    """What lies unread behind a reset was taken for the next request, one without an end."""
+    length = (b"Content-Length", b"500000")
+    for step in (Rst(), [Pause(0.02), Rst()]):
+        async with ScriptedLane() as lane, connect(lane.url) as client:
+            lane.answer_next([DontReadBody(), *(step if isinstance(step, list) else [step])])
+            await client.send(request_bytes(b"POST", CHAT, [length]) + b"x" * 300_000)
+            assert await client.ended() == "reset"

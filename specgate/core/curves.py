@@ -1,0 +1,132 @@
+"""Both lanes' measured curves: what each gives at a load, and at which load it gives so much.
+
+Between two measured levels ln(tok/s) is taken as linear in log2 of the load; below the lowest
+level a sequence is as fast as there; above the highest the total stays what it was there.
+"""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from specgate.core.lanes import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`loads`: sequences, ascending, above 0. `tok_s`: output tokens a second at each, above 0."""
+
+    loads: tuple[float, ...]
+    tok_s: tuple[float, ...]
+    _known: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def top(self) -> float:
+        """The most tokens a second that were measured."""
+        return max(self.tok_s)
+
+    def rate(self, load: float) -> float:
+        """Tokens a second of all sequences together at a load."""
+        loads, tok_s = self.loads, self.tok_s
+        if load <= loads[0]:
+            return tok_s[0] * max(0.0, load) / loads[0]
+        if load >= loads[-1]:
+            return tok_s[-1]
+        at = bisect_right(loads, load)
+        share = math.log(load / loads[at - 1]) / math.log(loads[at] / loads[at - 1])
+        return float(tok_s[at - 1] * (tok_s[at] / tok_s[at - 1]) ** share)
+
+    def each(self, count: int) -> float:
+        """Tokens a second of one of `count` sequences (above 0); remembered, as it is asked at
+        every arrival."""
+        found = self._known.get(count)
+        if found is None:
+            found = self.rate(count) / count
+            if count <= self.loads[-1]:  # so the memory is bounded
+                self._known[count] = found
+        return found
+
+    def load_at(self, tok_s: float) -> float:
+        """The lowest load at which it gives so much; infinity where it never does."""
+        if tok_s <= self.tok_s[0]:
+            return max(0.0, tok_s) / self.tok_s[0] * self.loads[0]
+        for at in range(1, len(self.loads)):
+            low, high = self.tok_s[at - 1], self.tok_s[at]
+            if high >= tok_s:
+                share = math.log(tok_s / low) / math.log(high / low)
+                return float(self.loads[at - 1] * (self.loads[at] / self.loads[at - 1]) ** share)
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """What a profile says of both lanes at one length of prompts.
+
+    open: load intervals of which the measurement does not say which lane is better, such as the
+        crossover's interval; there neither gains anything over the other.
+    margin: a share; a smaller difference is worth nothing.
+    output_tokens: of a sequence of the measurement, on the mean.
+    accept_length: the spec lane's in the measurement, None if it is not known; steps: its draft
+        steps, if known: a verification step yields at most one token more.
+    """
+
+    spec: Curve
+    plain: Curve
+    open: tuple[tuple[float, float], ...] = ()
+    margin: float = 0.03
+    output_tokens: float = 256.0
+    accept_length: float | None = None
+    steps: int | None = None
+    paying: tuple[tuple[float, float], ...] = field(init=False, compare=False)
+    """The load intervals where the spec lane gives more, ascending; the first may begin at 0 and
+    the last end at infinity."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paying", self._paying())
+
+    def of(self, lane: Lane) -> Curve:
+        return self.spec if lane is Lane.SPEC else self.plain
+
+    def standing(self, load: float) -> int:
+        """1 where speculation pays at a load, -1 where it costs, 0 where that is open."""
+        if load <= 0.0 or any(low <= load <= high for low, high in self.open):
+            return 0
+        lead = math.log(self.spec.rate(load) / self.plain.rate(load))
+        worth = math.log1p(self.margin)
+        return 1 if lead > worth else -1 if lead < -worth else 0
+
+    def scaled(self, factor: float) -> "Curves":
+        """With the spec lane's accept length so many times what it was in the measurement: a step
+        costs what it did and yields that much more or less (`core.breakeven`)."""
+        spec = Curve(self.spec.loads, tuple(factor * each for each in self.spec.tok_s))
+        accept = self.accept_length
+        # What was open at the measured accept length says nothing about another.
+        ends = () if abs(factor - 1.0) > self.margin else self.open
+        return replace(
+            self, spec=spec, open=ends, accept_length=None if accept is None else accept * factor
+        )
+
+    def edge_below(self, load: float) -> float:
+        """The upper end of the paying interval that lies below a load; infinity for none."""
+        return max((high for _, high in self.paying if high <= load), default=math.inf)
+
+    def _paying(self) -> tuple[tuple[float, float], ...]:
+        grid = sorted({*self.spec.loads, *self.plain.loads})
+        found: list[tuple[float, float]] = []
+        begun: float | None = 0.0 if self._lead(grid[0]) > 0 else None
+        for low, high in pairwise(grid):
+            a, b = self._lead(low), self._lead(high)
+            if (a > 0) == (b > 0):
+                continue
+            meet = low * (high / low) ** (a / (a - b))
+            if begun is None:
+                begun = meet
+            else:
+                found.append((begun, meet))
+                begun = None
+        if begun is not None:
+            found.append((begun, math.inf))
+        return tuple(found)
+
+    def _lead(self, load: float) -> float:
+        return math.log(self.spec.rate(load) / self.plain.rate(load))

@@ -1,0 +1,109 @@
+"""What the policy weighs where a profile says how both lanes behave: demand, regret, switches."""
+
+from collections import deque
+from typing import NamedTuple
+
+from specgate.core.curves import Curves
+from specgate.core.demand import Demand, Mark
+from specgate.core.lanes import Lane
+from specgate.core.load import Counts
+from specgate.core.regret import CONSTANTS, Constants, Regret
+
+HOUR_S = 3600.0
+
+NONE = Counts(spec=0, plain=0)
+
+
+class Weighed(NamedTuple):
+    """What the policy looks at with curves, as of the last step.
+
+    regret: as a share of the price of a switch. standing: of the load, as `Curves.standing` says.
+    edge: upper end of the paying interval below the count, infinity for none. offered, top: tokens
+    a second, asked of the pool, and at most given by the spec lane. settled: the last drain is
+    over. lately: switches within the last hour.
+    """
+
+    regret: float
+    standing: int
+    edge: float
+    offered: float
+    top: float
+    settled: bool
+    lately: int
+
+
+class Weighing:
+    """`now`: monotonic seconds. All calls in the order of time."""
+
+    def __init__(
+        self,
+        curves: Curves,
+        now: float,
+        *,
+        constants: Constants = CONSTANTS,
+        share: float = 0.5,
+    ) -> None:
+        """share: how fast a lane is while both work."""
+        self.curves = curves
+        self.demand = Demand(curves, now, share=share, reach=constants.arrivals)
+        self._regret = Regret(curves, now, share=share, constants=constants)
+        self._switches: deque[float] = deque(maxlen=1024)
+        self.latest = self._read(now, Lane.PLAIN, NONE, NONE)
+
+    @property
+    def first_side(self) -> Lane:
+        """Where an idle gate begins: where a single sequence is served best."""
+        paying = self.curves.paying
+        return Lane.SPEC if paying and paying[0][0] <= 0.0 else Lane.PLAIN
+
+    def use(self, curves: Curves) -> None:
+        """Other curves from now on; what was learnt of the demand stays."""
+        if curves != self.curves:
+            self.curves = curves
+            self.demand.use(curves)
+            self._regret.use(curves)
+
+    def arrived(self, lane: Lane, sequences: int, now: float) -> Mark:
+        return self.demand.arrived(lane, sequences, now)
+
+    def left(self, mark: Mark, now: float) -> None:
+        self.demand.left(mark, now)
+
+    def step(self, now: float, side: Lane, counts: Counts, beyond: Counts = NONE) -> None:
+        """Take the time since the last step into account, some times a second. `beyond`: what the
+        lanes have in hand besides `counts`."""
+        self.demand.beyond(beyond, now)
+        self._regret.step(
+            now,
+            side=side,
+            spec=counts.spec,
+            plain=counts.plain,
+            demand=self.demand,
+            beyond=beyond.total,
+        )
+        self.latest = self._read(now, side, counts, beyond)
+
+    def switched(self, now: float) -> None:
+        self._regret.switched(now)
+        self._switches.append(now)
+        self.latest = self.latest._replace(regret=0.0, settled=False)
+
+    def _read(self, now: float, side: Lane, counts: Counts, beyond: Counts) -> Weighed:
+        switches = self._switches
+        while switches and now - switches[0] >= HOUR_S:
+            switches.popleft()
+        return Weighed(
+            self._regret.share,
+            self.curves.standing(self._regret.seen),
+            self.curves.edge_below(counts.total + beyond.total),
+            self.demand.offered(now),
+            self.curves.spec.top,
+            self._regret.settled(
+                now,
+                side=side,
+                spec=counts.spec,
+                plain=counts.plain,
+                duration_s=self.demand.duration_s,
+            ),
+            len(switches),
+        )

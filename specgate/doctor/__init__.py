@@ -1,0 +1,1 @@
+"""Looking at engines before they are measured or served from: facts in, findings out."""

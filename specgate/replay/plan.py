@@ -1,0 +1,114 @@
+"""What is to be replayed: a profile, traffic, and what the gate goes by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specgate.core.config import ALWAYS, NEVER, PolicyConfig
+from specgate.core.curves import Curves
+from specgate.core.lanes import Lane
+from specgate.core.profile import Profile
+from specgate.core.threshold import curves_of, measured_curves, threshold_and_band
+from specgate.replay.comparison import Comparison, compare
+from specgate.replay.run import World
+from specgate.replay.traffic import PATTERNS, Arrival, TrafficError, pattern, rotated, scaled
+
+
+class NoCurvesError(ValueError):
+    """The profile does not hold what a replay needs; the text says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One profile and one stream of traffic, to be replayed at any load.
+
+    profile_name, traffic: as people call them. recorded: None for a pattern. requests: at most so
+    many. seed: where in recorded traffic it begins (0: as recorded), or a pattern's draw.
+    """
+
+    profile_name: str
+    curves: Curves
+    config: PolicyConfig
+    traffic: str
+    recorded: list[Arrival] | None
+    seed: int = 0
+    requests: int = 20_000
+    said_of_side: Mapping[Lane, str] = field(default_factory=dict)
+    """Why the gate would stay on a side, where the profile says so."""
+
+    def capacity(self) -> tuple[Lane, float]:
+        """The lane that gives more at its best, and how many tokens a second that is."""
+        curves = self.curves
+        lane = Lane.SPEC if curves.spec.top > curves.plain.top else Lane.PLAIN
+        return lane, curves.of(lane).top
+
+    def arrivals(self, load: float) -> list[Arrival]:
+        """At least two. `load`: of the capacity; on the mean, or at a pattern's highest. Raises
+        TrafficError."""
+        tok_s = load * self.capacity()[1]
+        if self.recorded is None:
+            found = pattern(self.traffic, tok_s, seed=self.seed, most=self.requests)
+            if len(found) < 2:
+                raise TrafficError(f"at a load of {load:g} hardly anything arrives within an hour")
+            return found
+        return scaled(rotated(self.recorded, self.seed)[: self.requests], tok_s)
+
+    def replayed(self, load: float, world: World) -> Comparison:
+        return compare(self.curves, self.config, self.arrivals(load), world, seed=self.seed)
+
+
+def plan(
+    profile: Profile,
+    profile_name: str,
+    traffic: str,
+    recorded: list[Arrival] | None,
+    *,
+    by_hand: Mapping[str, float] | None = None,
+    seed: int = 0,
+    requests: int = 20_000,
+) -> Plan:
+    """`by_hand`: knobs of PolicyConfig; a threshold among them takes the place of all that the
+    profile says, as it does in the gate's settings. Raises NoCurvesError."""
+    assert recorded is not None or traffic in PATTERNS
+    knobs = dict(by_hand or {})
+    said = {}
+    if "threshold" in knobs:
+        config = PolicyConfig(**knobs)  # type: ignore[arg-type]
+        if config.threshold in (NEVER, ALWAYS):
+            side = Lane.PLAIN if config.threshold == NEVER else Lane.SPEC
+            said = {side: "as the threshold says"}
+    else:
+        derived = threshold_and_band(profile)
+        curves = curves_of(profile)
+        config = PolicyConfig(
+            **{"threshold": derived.threshold, "band": derived.band, "curves": curves, **knobs}  # type: ignore[arg-type]
+        )
+        if curves is None:
+            side = Lane.SPEC if derived.threshold == ALWAYS else Lane.PLAIN
+            said = {side: f"as the profile says `{profile.verdict.shape}`"}
+    return Plan(
+        profile_name=profile_name,
+        curves=lanes_of(profile),
+        config=config,
+        traffic=traffic,
+        recorded=recorded,
+        seed=seed,
+        requests=requests,
+        said_of_side=said,
+    )
+
+
+def lanes_of(profile: Profile) -> Curves:
+    """Both lanes' curves. Raises NoCurvesError."""
+    curves = measured_curves(profile)
+    if curves is not None:
+        return curves
+    arms = {name for level in profile.levels for name in level.arms}
+    if not profile.levels:
+        raise NoCurvesError("it has no levels of concurrency")
+    if "plain" not in arms:
+        raise NoCurvesError("it has no arm called plain")
+    if profile.verdict.arm is None:
+        raise NoCurvesError("it has no arm that speculates")
+    raise NoCurvesError(
+        f"it has fewer than two levels at which both {profile.verdict.arm} and plain were measured"
+    )
