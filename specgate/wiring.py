@@ -84,6 +84,7 @@ def build(
         observe=observe,
         clock=time.monotonic,
         fresh_s=FRESH_SCRAPES * (settings.scrape_interval_s or 0.0),
+        rules=settings.by_request,
     )
     scraper = Scraper(gate=gate, clock=time.monotonic)
     metrics = Metrics(

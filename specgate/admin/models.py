@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
+from specgate.core.meter import Bounds
 from specgate.core.policy import Mode, Reason
 from specgate.core.view import GateView
 from specgate.settings import kind_of
@@ -20,9 +21,6 @@ class InFlight(BaseModel):
     total: int
     spec: int
     plain: int
-    beyond: int = Field(
-        description="What engines have in hand besides; the load includes it, `total` does not."
-    )
     oldest_s: float | None = Field(description="Seconds; null when nothing is in flight.")
 
 
@@ -47,16 +45,36 @@ class AcceptLength(BaseModel):
     followed: bool = Field(description="Whether it moves what the gate weighs.")
 
 
+class Gained(BaseModel):
+    """Seconds of mean latency gained over serving everything from one lane, reckoned by the
+    profile from what was offered; negative: lost. low, high: by the profile's intervals."""
+
+    low_s: float | None
+    mean_s: float
+    high_s: float | None
+
+    @classmethod
+    def of(cls, bounds: Bounds, sequences: int) -> "Gained":
+        each = max(1, sequences)
+        low, high = (
+            None if bound is None else round(bound / each, 6) for bound in (bounds.low, bounds.high)
+        )
+        return cls(low_s=low, mean_s=round(bounds.middle / each, 6), high_s=high)
+
+
 class Weighing(BaseModel):
     """What the gate weighs with a profile; rates in output tokens a second."""
 
-    pays: list[tuple[float, float | None]] = Field(
+    pays: list[list[float | None]] = Field(
         description="The loads between which speculation pays; null: to any load."
     )
     regret: float = Field(description="What staying has cost, as a share of a switch's price.")
     offered_tok_s: float = Field(description="What is asked of both lanes together.")
     spec_top_tok_s: float = Field(description="The most that the spec lane can give.")
     switches_last_hour: int
+    against_plain: Gained
+    against_spec: Gained
+    sequences: int = Field(description="That came while it was weighed.")
 
 
 class Status(BaseModel):
@@ -71,6 +89,9 @@ class Status(BaseModel):
     load: float = Field(description="What the policy compares.")
     smoothed: float
     in_flight: InFlight
+    beyond: int = Field(
+        description="Sequences that engines have in hand besides `in_flight`; part of `load`."
+    )
     lanes: dict[Lane, LaneStatus]
     switches: int
     since_switch_s: float | None
@@ -96,9 +117,9 @@ class Status(BaseModel):
                 total=view.counts.total,
                 spec=view.counts.spec,
                 plain=view.counts.plain,
-                beyond=view.beyond.total,
                 oldest_s=view.oldest_s,
             ),
+            beyond=view.beyond.total,
             lanes={
                 lane: LaneStatus(url=seen.url, health=seen.health, engine=seen.engine)
                 for lane, seen in view.lanes.items()
@@ -162,15 +183,18 @@ class ErrorBody(BaseModel):
 
 
 def _weighing(view: GateView) -> Weighing | None:
-    curves, weighed = view.curves, view.weighed
-    if curves is None or weighed is None:
+    curves, weighed, gain = view.curves, view.weighed, view.gain
+    if curves is None or weighed is None or gain is None:
         return None
     return Weighing(
-        pays=[(round(low, 6), _finite(high)) for low, high in curves.paying],
+        pays=[[round(low, 6), _finite(high)] for low, high in curves.paying],
         regret=round(weighed.regret, 6),
         offered_tok_s=round(weighed.offered, 3),
         spec_top_tok_s=weighed.top,
         switches_last_hour=weighed.lately,
+        against_plain=Gained.of(gain.against_plain, gain.sequences),
+        against_spec=Gained.of(gain.against_spec, gain.sequences),
+        sequences=gain.sequences,
     )
 
 

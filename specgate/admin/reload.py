@@ -1,9 +1,9 @@
 """Taking changed settings under traffic: file and environment are read again, whole.
 
 What reloads: threshold, band, the profile that they may come from, smoothing, burst, dwell,
-switches an hour and the lanes' URLs. Anything else is named and waits for a restart. A reload that
-finds a mistake changes nothing; the next good one applies in full. It also ends what was set by hand over the control
-surface: the files are the truth.
+switches an hour, whether the accept length is followed, and the lanes' URLs. Anything else is named
+and waits for a restart. A reload that finds a mistake changes nothing; the next good one applies in
+full. It also ends what was set by hand over the control surface: the files are the truth.
 """
 
 import asyncio

@@ -38,19 +38,27 @@ def conclude(
     told = fingerprint(folder)
     try:
         loops = rated(read_rate_cells(folder), rules)
-        profile = analyse(read_cells(folder), fingerprint=told, rules=rules)
-    except NoCellsError:
+        profile = _judged(folder, told, rules)
+    except ValueError as error:
+        raise Misused(f"--objective {objective}: {error}") from error
+    if profile is None:
         if not any(loop.rates for loop in loops):
             return None
         nothing = Verdict(shape=Shape.INCONCLUSIVE, objective=objective, margin=margin)
         profile = Profile(verdict=nothing, levels=(), fingerprint=told)
-    except ValueError as error:
-        raise Misused(f"--objective {objective}: {error}") from error
     profile = replace(profile, open_loop=loops)
     part = folder / (PROFILE + ".part")
     part.write_text(dumps(profile), encoding="utf-8")
     part.replace(folder / PROFILE)
     return profile
+
+
+def _judged(folder: Path, told: Fingerprint, rules: Rules) -> Profile | None:
+    """Of closed loops; None if no cell of one counts."""
+    try:
+        return analyse(read_cells(folder), fingerprint=told, rules=rules)
+    except NoCellsError:
+        return None
 
 
 def undecided(profile: Profile) -> str | None:

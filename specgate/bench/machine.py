@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-BUSY = 0.5
+BUSY = 0.75
 """Of all processors: above it an engine here may have to wait for one."""
 
 DISTURBED = 0.05

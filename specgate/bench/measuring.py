@@ -116,7 +116,7 @@ class Measuring:
         if busy is not None and busy > machine.BUSY:
             self.warn(
                 f"this machine is {busy:.0%} busy with other work while {name} is about to be "
-                "measured: engines on it are slowed by it, and intervals are wider for it",
+                "measured: engines on it are slowed by it",
                 "machine",
             )
         return busy

@@ -59,7 +59,7 @@ class _RateSweep:
 
     async def _cell(self, name: str, block: RateBlock, order: int) -> None:
         plan, stage, bench = self._plan, self._stage, self._bench
-        await self._measuring.idle(name)
+        busy = await self._measuring.idle(name)
         most = plan.most(block.rate)
         dealt = prompts.deal(stage.prompts, block, most, seed=bench.seed, salt=stage.salt)
         warm_up, counted = plan.warming(block.rate), plan.counted(block.rate)
@@ -98,6 +98,7 @@ class _RateSweep:
             cell,
             **seen.summary(),
             client_busy=run.client_busy,
+            other_work=busy,
             cached_share=cached_share(counting),
             sent=len(run.samples) + len(run.left),
         )

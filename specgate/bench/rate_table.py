@@ -29,7 +29,7 @@ def rate_table(loop: OpenLoop) -> Table:
     for rate in loop.rates:
         # The plain arm last, as in the table by concurrency.
         for i, name in enumerate(sorted(rate.arms, key=lambda name: (name == PLAIN, name))):
-            at = number(rate.rate) if i == 0 else ""
+            at = f"{rate.rate:g}" if i == 0 else ""
             found.add_row(at, name, *_cells(rate.arms[name], has_slo=has_slo))
     return found
 
@@ -40,7 +40,7 @@ def doubts(profile: Profile) -> Iterator[str]:
         for rate in loop.rates:
             for name, arm in rate.arms.items():
                 if arm.saturated is not None:
-                    yield f"{name} cannot carry {number(rate.rate)}/s: {arm.saturated}"
+                    yield f"{name} cannot carry {rate.rate:g}/s: {arm.saturated}"
         yield from (f"doubtful: {alarm}" for alarm in loop.alarms)
 
 

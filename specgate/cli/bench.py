@@ -39,6 +39,9 @@ Examples:
     specgate bench --arm spec=http://10.0.0.5:8000 --out crossover
     specgate bench --arm plain=http://10.0.0.5:8000 --out crossover
 \b
+  What users would wait at rates of arrival, and which rates an engine cannot carry:
+    specgate bench --spec-url ... --plain-url ... --open-loop 0.5,1,2 --slo ttft=2s
+\b
   What it would do, and for how long:
     specgate bench --spec-url ... --plain-url ... --budget 2h --dry-run
 
@@ -94,7 +97,8 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
 @click.option(
     "--requests-per-level",
     type=click.IntRange(1),
-    help="Requests that count; without it 5 for each in flight, and 40 at least.",
+    help="Requests that count; without it 5 for each in flight, and 40 at least; of an open loop "
+    "100, or a minute's.",
 )
 @click.option(
     "--warmup",

@@ -81,7 +81,7 @@ def conclusion(folder: Path, margin: float, objective: Objective) -> bool:
         _say(console, f"  {line}")
     why = undecided(profile)
     if why is not None:
-        _say(console, f"Not decided: {why}.")
+        _say(console, f"Not decided: {why}." if profile.levels else f"No verdict: {why}.")
     _say(console, f"Profile: {folder / PROFILE}")
     _say(console, in_a_line(profile, folder))
     return why is None

@@ -23,6 +23,7 @@ COMMANDS = {
     "bench": "specgate.cli.bench:bench",
     "doctor": "specgate.cli.doctor:doctor",
     "report": "specgate.cli.report:report",
+    "replay": "specgate.cli.replay:replay",
 }
 
 EXAMPLES = """\b

@@ -23,9 +23,11 @@ from specgate.core.load import SmoothedLoad
 from specgate.core.policy import Decision, Mode, Reason, Situation, decide
 from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.routes import RouteClass
+from specgate.core.rules import Asked, Rules, RulesConfig, rerouted
 from specgate.core.view import AcceptView, GateView, LaneView
 from specgate.core.weighing import Weighing
 from specgate.engines.base import Engine
+from specgate.engines.features import EFFECTS
 from specgate.ledger.base import Entry, Ledger
 from specgate.upstream.base import Origin
 
@@ -50,6 +52,7 @@ class Gate:
         clock: Callable[[], float],
         constants: Constants = CONSTANTS,
         fresh_s: float = 15.0,
+        rules: RulesConfig | None = None,
     ) -> None:
         """fresh_s: what an engine said of its load is believed for so long."""
         now = clock()
@@ -71,6 +74,9 @@ class Gate:
         self._weighing: Weighing | None = None
         self._weigh(policy.curves, now)
         self._beyond = Beyond(fresh_s)
+        self._rules = Rules(rules or RulesConfig())
+        self._mixed_s = 0.0
+        self._ticked_at = now
         self._unsent = 0
         """Sequences that engines have beyond ours, as of the last tick."""
         # The side that an idle gate starts on is a choice, not a switch.
@@ -80,19 +86,36 @@ class Gate:
 
     # The way of a request
 
-    def admit(self, route: RouteClass, sequences: int, *, avoid: Lane | None = None) -> "Admission":
+    def admit(
+        self,
+        route: RouteClass,
+        sequences: int,
+        *,
+        asked: Asked | None = None,
+        avoid: Lane | None = None,
+    ) -> "Admission":
         """A lane for one request, and its entry in the ledger where it is load.
 
-        avoid: the lane that failed to take it just now; the answer is then the other.
+        asked: what of it the rules look at, None: nothing that they know. avoid: the lane that
+        failed to take it just now; the answer is then the other.
         """
         if not route.is_generation:
-            return Admission(self, self._unloaded(avoid), entry=None)
+            return Admission(self, self._unloaded(asked, avoid), entry=None)
         now = self._clock()
         self._catch_up(now)
+        if avoid is None:
+            self._rules.arrived += sequences
         decision = self._decision(arriving=sequences, now=now)
         self._settle(decision, now)
+        if asked is not None:
+            effects = EFFECTS[self._lanes[Lane.SPEC].engine]
+            forced = self._mode is not Mode.AUTO or self._policy.shadow is not None
+            counted = sequences if avoid is None else 0
+            decision = self._rules.over(
+                asked, decision, self._usable, effects, now, forced=forced, counted=counted
+            )
         if avoid is not None:
-            decision = decision._replace(lane=avoid.other, reason=Reason.REROUTED)
+            decision = rerouted(decision, avoid)
         entry = self._ledger.enter(decision.lane, sequences, now)
         self._catch_up(now)
         weighing = self._weighing
@@ -110,6 +133,20 @@ class Gate:
     def origin(self, lane: Lane) -> Origin:
         return self._lanes[lane].origin
 
+    def origins(self) -> list[Origin]:
+        """Of both lanes; one where both are the same engine."""
+        spec, plain = (self._lanes[lane].origin for lane in Lane)
+        return [spec] if spec.url == plain.url else [spec, plain]
+
+    def holds(self, state: str) -> bool:
+        """Whether it is known which lane holds it."""
+        return self._rules.held(state, self._clock()) is not None
+
+    def learn(self, origin: Origin, state: str) -> None:
+        """The engine there said that it holds this, a session or a stored response."""
+        if self._lanes[origin.lane].origin == origin:
+            self._rules.learn(state, origin.lane, self._clock())
+
     # What the loops and the traffic see
 
     def tick(self) -> None:
@@ -119,10 +156,15 @@ class Gate:
         self._beyond.ours(counts, now)
         beyond = self._beyond.counts(now)
         self._unsent = beyond.total
+        self._rules.share.read(self._rules.arrived)
+        if counts.spec and counts.plain:
+            self._mixed_s += now - self._ticked_at
+        self._ticked_at = now
         self._catch_up(now)
         if self._weighing is not None:
             self._weighing.use(self._curves(now))
-            self._weighing.step(now, self._side, counts, beyond)
+            seen = self._policy.shadow is None
+            self._weighing.step(now, self._side, counts, beyond, seen=seen)
         self._settle(self._decision(arriving=0, now=now), now)
 
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
@@ -178,6 +220,7 @@ class Gate:
             health = LaneHealth(since=self._clock())
             self._set_lane(_LaneState(origin=origin, health=health))
             self._beyond.forget(origin.lane)
+            self._rules.moved(origin.lane)
             if self._adaptive is not None and origin.lane is Lane.SPEC:
                 self._adaptive.forget()
 
@@ -198,7 +241,10 @@ class Gate:
             switches=self._switches,
             since_switch_s=since,
             weighed=None if self._weighing is None else self._weighing.latest,
+            gain=None if self._weighing is None else self._weighing.gain,
             beyond=self._beyond.counts(now),
+            forced_share=self._rules.share.read(self._rules.arrived),
+            mixed_s=self._mixed_s,
             curves=None if self._weighing is None else self._weighing.curves,
             accept=None if self._adaptive is None else self._accept(self._adaptive, now),
             lanes={
@@ -277,6 +323,8 @@ class Gate:
             load.read(now),
             self._usable,
             None if weighing is None else weighing.latest,
+            self._ledger.counts().spec,
+            self._rules.share.over,
         )
         return decide(self._policy, situation)
 
@@ -300,15 +348,15 @@ class Gate:
             )
         )
 
-    def _unloaded(self, avoid: Lane | None) -> Decision:
+    def _unloaded(self, asked: Asked | None, avoid: Lane | None) -> Decision:
         """Calls that decode nothing go to the plain lane: always the same, so that what they say
         (models, versions) does not change with the load."""
-        lane = Lane.PLAIN if self._lanes[Lane.PLAIN].health.usable else Lane.SPEC
-        if not self._lanes[lane].health.usable:
-            lane = Lane.PLAIN
-        if avoid is not None:
-            return Decision(avoid.other, Reason.REROUTED, self._side, self._reason)
-        return Decision(lane, Reason.NOT_GENERATION, self._side, self._reason)
+        lane = Lane.SPEC if self._usable == {Lane.SPEC} else Lane.PLAIN
+        decision = Decision(lane, Reason.NOT_GENERATION, self._side, self._reason)
+        if asked is not None:
+            now = self._clock()
+            decision = self._rules.over_unloaded(asked, decision, self._usable, now)
+        return decision if avoid is None else rerouted(decision, avoid)
 
 
 def _usable(lanes: dict[Lane, _LaneState]) -> frozenset[Lane]:

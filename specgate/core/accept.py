@@ -87,11 +87,13 @@ def between(before: Counted, after: Counted) -> Sample | None:
 
 class Estimate(NamedTuple):
     """accept_length: of live readings and the bench's value. factor: it over the bench's, with its
-    standard error. age_s: since something was last learnt, None: never; the factor is then 1."""
+    standard error; noise: the part of it that more readings of the same prompts would take away.
+    age_s: since something was last learnt, None: never; the factor is then 1."""
 
     accept_length: float
     factor: float
     standard_error: float
+    noise: float
     age_s: float | None
 
 
@@ -162,7 +164,7 @@ class AcceptLength:
 
     def estimate(self, now: float) -> Estimate:
         if self._at is None or self._weight <= 0.0:
-            return Estimate(self.bench, 1.0, TRAFFICS_DIFFER, None)
+            return Estimate(self.bench, 1.0, TRAFFICS_DIFFER, 0.0, None)
         age_s = max(0.0, now - self._at)
         fade = math.exp(-age_s / FADE_S)
         live = self._weight * fade
@@ -171,12 +173,9 @@ class AcceptLength:
         length = min(max(1.0, length), self.most)
         factor = length / self.bench
         share = live / (live + prior)
-        return Estimate(
-            length,
-            factor,
-            factor * math.hypot(share * self._relative_error(), (1.0 - share) * TRAFFICS_DIFFER),
-            age_s,
-        )
+        noise = share * self._relative_error()
+        error = math.hypot(noise, (1.0 - share) * TRAFFICS_DIFFER)
+        return Estimate(length, factor, factor * error, factor * noise, age_s)
 
     def _relative_error(self) -> float:
         """Of the live average alone."""

@@ -6,6 +6,10 @@ from specgate.core.curves import Curves
 GRID = 0.01
 """The factor is taken in steps of one per cent: less makes no difference that anyone could see."""
 
+NOISE = 1.0
+"""A difference of fewer standard errors moves nothing: on curves that are nearly parallel the loads
+where speculation pays would wander with every reading."""
+
 
 class Adaptive:
     """`base`: with an accept length. Times: monotonic seconds, in order."""
@@ -18,7 +22,7 @@ class Adaptive:
         self._step = round(1.0 / GRID)
 
     def use(self, base: Curves) -> None:
-        """Another profile: what was seen of the lane stays only if it is measured against the same."""
+        """Another profile: what was seen stays if the bench's accept length is the same."""
         if base == self._base:
             return
         before, self._base = self._base, base
@@ -43,9 +47,12 @@ class Adaptive:
         return self._accept.bench
 
     def curves(self, now: float) -> Curves:
-        """The same object while the factor stays on its step of the grid."""
-        step = round(self._accept.estimate(now).factor / GRID)
-        if step != self._step:
+        """The same object while the factor is within its noise of the last one."""
+        found = self._accept.estimate(now)
+        # Rounded never above what a step can yield at most.
+        step = min(round(found.factor / GRID), int(self._accept.most / self.bench / GRID + 1e-9))
+        off = abs(found.factor - self._step * GRID) > NOISE * found.noise
+        if step != self._step and (off or self._step < 0):
             self._step = step
             same = step == round(1.0 / GRID)
             self._current = self._base if same else self._base.scaled(step * GRID)

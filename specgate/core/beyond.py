@@ -1,9 +1,9 @@
 """What an engine has in hand beyond what the gate gave it: traffic that goes past the gate.
 
-An engine's own count is late (`engines.loads`), so one that is above ours may be of a moment ago. It
-is held against the most that the gate had there within LAG_S, and believed only when two readings in
-a row are above: the smaller difference counts. It is only ever added: a count below ours, an old
-one or none says nothing.
+An engine's own count is late (`engines.loads`), so one that is above ours may be of a moment ago.
+It is held against the most that the gate had there within LAG_S, and believed only when two
+readings in a row are above: the smaller difference counts. It is only ever added: a count below
+ours, an old one or none says nothing.
 """
 
 from collections import deque

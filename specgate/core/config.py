@@ -4,12 +4,21 @@ import math
 from dataclasses import dataclass, field
 
 from specgate.core.curves import Curves
+from specgate.core.label import Label
+from specgate.core.lanes import Lane
 
 NEVER = 0.0
 """A threshold that no load is below: the gate never speculates."""
 
 ALWAYS = math.inf
 """A threshold that every load is below: the gate always speculates."""
+
+
+class Placement(Label):
+    """Where the lanes run: on one pool of GPUs, or each on its own."""
+
+    SHARED = "shared"
+    SPLIT = "split"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,8 @@ class PolicyConfig:
         smoothing and dwell are not used.
     switches_per_h: with curves, after so many within an hour the gate stays on the plain side.
     adaptive: with curves, they are moved by the live accept length (`core.adaptive`).
+    placement: on a shared pool the whole gate switches; split, each request is placed.
+    shadow: everything goes to this lane, and the policy decides for show; None: it decides.
     """
 
     threshold: float | None = None
@@ -35,6 +46,8 @@ class PolicyConfig:
     curves: Curves | None = None
     switches_per_h: int = 12
     adaptive: bool = False
+    placement: Placement = Placement.SHARED
+    shadow: Lane | None = None
 
     @property
     def plain_above(self) -> float | None:
@@ -72,6 +85,9 @@ class ProxyConfig:
     request_usage: ask engines for a stream's token count where its client did not.
     expose_headers: answer with x-specgate-lane and x-specgate-reason.
     accel_buffering: add `X-Accel-Buffering: no` to event streams whose engine set none.
+    force_lane: a client may name its lane in x-specgate-lane.
+    admin_to_both: calls that change an engine go to both lanes; else they are refused.
+    keep_conversations: learn which conversation a request belongs to (`core.rules`).
     """
 
     timeouts: TimeoutConfig = field(default_factory=TimeoutConfig)
@@ -79,3 +95,6 @@ class ProxyConfig:
     request_usage: bool = False
     expose_headers: bool = True
     accel_buffering: bool = True
+    force_lane: bool = False
+    admin_to_both: bool = False
+    keep_conversations: bool = False

@@ -57,6 +57,14 @@ class Curve:
                 return float(self.loads[at - 1] * (self.loads[at] / self.loads[at - 1]) ** share)
         return math.inf
 
+    def load_for(self, tok_s: float, horizon: float) -> float:
+        """The load that there is when so much is asked of it. Where it cannot give that, the load
+        at its top and a backlog: `horizon` times the excess, as a share."""
+        top = self.top
+        if tok_s <= top:
+            return self.load_at(tok_s)
+        return self.load_at(top) * (1.0 + (tok_s / top - 1.0) * horizon)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
@@ -65,6 +73,7 @@ class Curves:
     open: load intervals of which the measurement does not say which lane is better, such as the
         crossover's interval; there neither gains anything over the other.
     margin: a share; a smaller difference is worth nothing.
+    spread: half the width of the interval of ln(spec / plain), on the mean; None without intervals.
     output_tokens: of a sequence of the measurement, on the mean.
     accept_length: the spec lane's in the measurement, None if it is not known; steps: its draft
         steps, if known: a verification step yields at most one token more.
@@ -74,6 +83,7 @@ class Curves:
     plain: Curve
     open: tuple[tuple[float, float], ...] = ()
     margin: float = 0.03
+    spread: float | None = None
     output_tokens: float = 256.0
     accept_length: float | None = None
     steps: int | None = None
@@ -106,9 +116,21 @@ class Curves:
             self, spec=spec, open=ends, accept_length=None if accept is None else accept * factor
         )
 
+    @property
+    def first_edge(self) -> float:
+        """Up to which load speculation pays from the first sequence on; 0 where it does not."""
+        return self.paying[0][1] if self.paying and self.paying[0][0] <= 0.0 else 0.0
+
     def edge_below(self, load: float) -> float:
-        """The upper end of the paying interval that lies below a load; infinity for none."""
-        return max((high for _, high in self.paying if high <= load), default=math.inf)
+        """The upper end of the paying interval that lies below a load; infinity for none, and where
+        speculation pays at the load itself. A gap of less than a doubling ends no interval."""
+        edge = math.inf
+        for (_, high), (low, _) in pairwise((*self.paying, (math.inf, math.inf))):
+            if high <= load and low > 2.0 * high:
+                edge = high
+            if low <= load:
+                edge = math.inf
+        return edge
 
     def _paying(self) -> tuple[tuple[float, float], ...]:
         grid = sorted({*self.spec.loads, *self.plain.loads})

@@ -120,7 +120,7 @@ class Demand:
         counts = self._counts
         mixed = counts[Lane.SPEC] > 0 and counts[Lane.PLAIN] > 0
         counts[lane] += by
-        if not mixed and counts[Lane.SPEC] > 0 and counts[Lane.PLAIN] > 0:
+        if mixed != (counts[Lane.SPEC] > 0 and counts[Lane.PLAIN] > 0):
             self._mixing += 1
 
     def _catch_up(self, now: float) -> None:

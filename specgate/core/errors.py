@@ -9,9 +9,11 @@
     │   ├── ConnectFailed       no connection: nothing was sent, so another lane may be asked
     │   ├── NoAnswer            the connection ended, or spoke no HTTP, before a response's head
     │   ├── FirstByteTimeout    no head within the time allowed
+    │   ├── HalfDone            of a call that goes to both lanes, one gave no answer
     │   └── StreamBroken        the response ended before its end
     └── GateFault               ours: 5xx
         └── NoLaneReachable     no lane took a connection
+            └── HolderUnreachable   the lane that holds what is asked for took none
 
 No foreign exception crosses a room: `upstream/` maps its library's to these.
 """
@@ -100,6 +102,12 @@ class FirstByteTimeout(LaneFault):
     kind = FailureKind.FIRST_BYTE_TIMEOUT
 
 
+class HalfDone(LaneFault):
+    """A call that goes to both lanes was answered by one alone; `lane` is the other."""
+
+    code = "half_done"
+
+
 class StreamBroken(LaneFault):
     """The response broke off, or paused for longer than IDLE_TIMEOUT_S."""
 
@@ -124,3 +132,10 @@ class NoLaneReachable(GateFault):
     def __init__(self, message: str, *, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class HolderUnreachable(NoLaneReachable):
+    """What the request refers to is held by a lane that takes no connection: the other would say
+    that there is no such thing."""
+
+    code = "holder_unreachable"

@@ -18,6 +18,17 @@ With `smoothing_s` = 0, s is n. Then, in this order:
    both are, the side all the same (`last_resort`): whether a lane can serve is then found out by
    asking it, and a request is not refused on an old verdict.
 
+Split (`placement`), in place of 3 and 4: the lanes have GPUs of their own, so that they are mixed
+freely: a request goes to the spec lane while that lane's own count, the request included, is below
+T (with curves, below the first load at which speculation no longer pays), else to the plain one
+(`overflow`). The side is spec and does not switch.
+
+Forced share: on a shared pool both lanes at once slow each other down. Where more than
+`SPECGATE_FORCED_SHARE` of the recent sequences must go to the plain lane by rules (`core.rules`), 2
+to 4 may not choose the spec side; the mode may.
+
+Shadow: 1 to 4 say what the gate would do, and the lane is the one that is named.
+
 Between requests the gate ticks the policy with no request: leaving then looks at what is in
 flight, coming back at what is in flight and one more, so that a side is only entered on which the
 next request would stay.
@@ -40,7 +51,7 @@ near the crossover these stay within 4 to 7 % of the better lane where a bare co
 import math
 from typing import NamedTuple
 
-from specgate.core.config import PolicyConfig
+from specgate.core.config import Placement, PolicyConfig
 from specgate.core.hysteresis import MOVES, Zone, zone
 from specgate.core.label import Label
 from specgate.core.lanes import Lane
@@ -68,6 +79,8 @@ class Reason(Label):
     WEIGHING = "weighing"
     OVER_CAPACITY = "over_capacity"
     SWITCH_LIMIT = "switch_limit"
+    OVERFLOW = "overflow"
+    SHADOW = "shadow"
     NEVER = "never"
     ALWAYS = "always"
     UNMEASURED = "unmeasured"
@@ -76,6 +89,14 @@ class Reason(Label):
     LAST_RESORT = "last_resort"
     REROUTED = "rerouted"
     NOT_GENERATION = "not_generation"
+    HELD = "held"
+    REQUESTED = "requested"
+    SPEC_REFUSES = "spec_refuses"
+    SPEC_CHANGES = "spec_changes"
+    DESPITE_RULE = "despite_rule"
+    STICKY = "sticky"
+    FORCED_SHARE = "forced_share"
+    BOTH = "both"
 
 
 MEANINGS: dict[Reason, str] = {
@@ -94,6 +115,8 @@ MEANINGS: dict[Reason, str] = {
     Reason.OVER_CAPACITY: "more is offered than the spec lane can give: the plain side",
     Reason.SWITCH_LIMIT: "the other side would be better, and the gate has switched as often as it "
     "may within an hour: the plain side",
+    Reason.OVERFLOW: "lanes of their own GPUs: the spec lane has as much as pays: the plain lane",
+    Reason.SHADOW: "in shadow everything goes to the named lane; the side is what would be",
     Reason.NEVER: "the threshold is `never` (0): the plain side",
     Reason.ALWAYS: "the threshold is `always`: the spec side",
     Reason.UNMEASURED: "there is no threshold, so nothing was measured: the plain side",
@@ -103,6 +126,20 @@ MEANINGS: dict[Reason, str] = {
     Reason.REROUTED: "the first lane took no connection, so nothing was sent: the other lane",
     Reason.NOT_GENERATION: "the call decodes nothing: the plain lane, or the spec lane while only "
     "the plain one is ejected",
+    Reason.HELD: "the lane holds what the request refers to, a session or a stored response: that "
+    "lane and no other",
+    Reason.REQUESTED: "the client named the lane in `x-specgate-lane`, and that is allowed",
+    Reason.SPEC_REFUSES: "the request has a feature that the spec lane's engine refuses under "
+    "speculation: the plain lane",
+    Reason.SPEC_CHANGES: "the request has a feature that the spec lane's engine silently serves "
+    "otherwise under speculation: the plain lane",
+    Reason.DESPITE_RULE: "a feature of the request wants the plain lane, which is ejected or took "
+    "no connection: the spec lane, which may refuse it or serve it otherwise",
+    Reason.STICKY: "the conversation was served there a short while ago, and its prefix is cached: "
+    "that lane",
+    Reason.FORCED_SHARE: "so many of the recent sequences must go to the plain lane by rules that "
+    "both lanes would run all the time: the plain side",
+    Reason.BOTH: "the call was sent to both lanes; the lane is the one whose answer the client got",
 }
 """What each says, for people; `docs/reference/reasons.md` prints it."""
 
@@ -113,6 +150,8 @@ class Situation(NamedTuple):
     side: the side so far; since_switch_s: seconds since the last switch (infinity: none yet).
     in_flight: sequences, without the arriving ones; arriving: those, 0 on a tick.
     smoothed: the smoothed load now. usable: the lanes that are not ejected. weighed: with curves.
+    on_spec: sequences in flight on the spec lane. forced: too large a share of recent sequences
+    must go to the plain lane by rules (`core.rules`).
     """
 
     mode: Mode
@@ -123,6 +162,8 @@ class Situation(NamedTuple):
     smoothed: float
     usable: frozenset[Lane]
     weighed: Weighed | None = None
+    on_spec: int = 0
+    forced: bool = False
 
 
 class Decision(NamedTuple):
@@ -136,27 +177,51 @@ class Decision(NamedTuple):
 
 def decide(config: PolicyConfig, now: Situation) -> Decision:
     """Apply the rules above; raises nothing."""
-    side, reason = _side(config, now)
-    if side in now.usable:
-        return Decision(side, reason, side, reason)
-    if side.other in now.usable:
-        return Decision(side.other, Reason.LANE_DOWN, side, reason)
-    return Decision(side, Reason.LAST_RESORT, side, reason)
+    side, side_reason = _side(config, now)
+    if now.forced and side is Lane.SPEC and _is_moved(config, now):
+        side, side_reason = Lane.PLAIN, Reason.FORCED_SHARE
+    lane, reason = side, side_reason
+    if config.shadow is not None:
+        lane, reason = config.shadow, Reason.SHADOW
+    elif side is Lane.SPEC and config.placement is Placement.SPLIT and now.mode is Mode.AUTO:
+        lane, reason = _placed(config, now, reason)
+    if lane in now.usable:
+        return Decision(lane, reason, side, side_reason)
+    if lane.other in now.usable:
+        return Decision(lane.other, Reason.LANE_DOWN, side, side_reason)
+    return Decision(lane, Reason.LAST_RESORT, side, side_reason)
 
 
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     if now.mode is not Mode.AUTO:
         return Lane(now.mode.value), Reason.FORCED
-    if now.weighed is not None:
-        return _weighed_side(config, now, now.weighed)
     threshold = config.threshold
+    if now.weighed is not None:
+        if config.placement is Placement.SHARED:
+            return _weighed_side(config, now, now.weighed)
+        threshold = now.weighed.first_edge
     if threshold is None:
         return Lane.PLAIN, Reason.UNMEASURED
     if threshold <= 0.0:
         return Lane.PLAIN, Reason.NEVER
     if math.isinf(threshold):
         return Lane.SPEC, Reason.ALWAYS
+    if config.placement is Placement.SPLIT:
+        return Lane.SPEC, Reason.BELOW_THRESHOLD
     return _measured_side(config, threshold, now)
+
+
+def _is_moved(config: PolicyConfig, now: Situation) -> bool:
+    """Whether a share of forced requests moves the side: nobody forced it, and the lanes share."""
+    return now.mode is Mode.AUTO and config.placement is Placement.SHARED
+
+
+def _placed(config: PolicyConfig, now: Situation, reason: Reason) -> tuple[Lane, Reason]:
+    """A request's lane where each lane has its own GPUs."""
+    threshold = config.threshold if now.weighed is None else now.weighed.first_edge
+    if threshold is None or now.on_spec + now.arriving < threshold:
+        return Lane.SPEC, reason
+    return Lane.PLAIN, Reason.OVERFLOW
 
 
 _REASON_OF = {

@@ -25,7 +25,7 @@ The constants were found with `tests/policy/search.py` on training seeds and the
 import math
 from typing import NamedTuple
 
-from specgate.core.curves import Curve, Curves
+from specgate.core.curves import Curves
 from specgate.core.demand import Demand
 from specgate.core.lanes import Lane
 
@@ -35,11 +35,13 @@ class Constants(NamedTuple):
 
     leave: float = 0.3
     enter: float = 1.0
-    drain_price: float = 1.5
+    rescue: float = 0.2
+    """The price where more is offered than this lane can give, and less than the other can."""
+    drain_price: float = 3.0
     """Weight of what the drain costs in throughput."""
     recovery: float = 5.0
     """At most so many times the shortfall of the drain is reckoned for catching up."""
-    arrivals: float = 3.0
+    arrivals: float = 8.0
     """How far back the average of what is offered goes."""
     seen: float = 0.2
     """Weight of the load that is seen; what is offered has the rest."""
@@ -105,11 +107,20 @@ class Regret:
         self._gains.clear()
 
     def step(
-        self, now: float, *, side: Lane, spec: int, plain: int, demand: Demand, beyond: int = 0
+        self,
+        now: float,
+        *,
+        side: Lane,
+        spec: int,
+        plain: int,
+        demand: Demand,
+        beyond: int = 0,
+        seen: bool = True,
     ) -> float:
         """Take the time since the last step into account; returns `share`.
 
         spec, plain: sequences in flight since then; beyond: those that the gate did not send.
+        seen: they are of this side, and not of one that serves in its place.
         """
         elapsed = now - self._at
         if elapsed <= 0.0:
@@ -121,7 +132,9 @@ class Regret:
         self.seen = load + (self.seen - load) * fade
         self._lately *= math.exp(-elapsed / (constants.forget * duration_s))
         offered = demand.offered(now)
-        settled = self.settled(now, side=side, spec=spec, plain=plain, duration_s=duration_s)
+        settled = seen and self.settled(
+            now, side=side, spec=spec, plain=plain, duration_s=duration_s
+        )
         gain = self._gain(side, self.seen if settled else None, offered)
         if self.regret_s <= 0.0:
             self._duration_s = duration_s
@@ -144,13 +157,15 @@ class Regret:
         return now - self._switched_at > constants.drain * duration_s
 
     def _price_s(self, side: Lane, offered: float, demand: Demand) -> float:
-        constants = self._constants
+        constants, curves = self._constants, self._curves
         duration_s = min(self._duration_s, demand.duration_s)
         price = constants.leave if side is Lane.SPEC else constants.enter
         if offered > 0.0:
-            there = self._load_for(self._curves.of(side.other), offered)
+            there = curves.of(side.other).load_for(offered, constants.horizon)
             duration_s = min(duration_s, there * demand.work / offered)
-            if offered < self._curves.of(side).top:
+            if curves.of(side).top <= offered < curves.of(side.other).top:
+                price = min(price, constants.rescue)
+            else:
                 price += constants.drain_price * self._drain(side.other, there, offered)
         often = math.pow(constants.backoff, self._lately)
         return max(1e-9, price * often * duration_s)
@@ -195,19 +210,12 @@ class Regret:
     def _offered_gain(self, side: Lane, offered: float) -> float:
         if offered <= 0.0:
             return 0.0
-        here = self._load_for(self._curves.of(side), offered)
-        there = self._load_for(self._curves.of(side.other), offered)
+        horizon = self._constants.horizon
+        here = self._curves.of(side).load_for(offered, horizon)
+        there = self._curves.of(side.other).load_for(offered, horizon)
         if self._curves.standing(here) == 0 and self._curves.standing(there) == 0:
             return 0.0
         return _limited(1.0 - there / here)
-
-    def _load_for(self, curve: Curve, offered: float) -> float:
-        """The load at which a lane gives what is offered; where it cannot, with the backlog that
-        there will be at the horizon."""
-        top = curve.top
-        if offered <= top:
-            return curve.load_at(offered)
-        return curve.load_at(top) * (1.0 + (offered / top - 1.0) * self._constants.horizon)
 
 
 def _limited(gain: float) -> float:

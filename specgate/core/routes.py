@@ -6,7 +6,9 @@ from specgate.core.label import Label
 class RouteClass(Label):
     """A closed set, so that it can be a metric's label.
 
-    Only the generation classes decode tokens; only they are load and enter the ledger.
+    Only the generation classes decode tokens; only they are load and enter the ledger. Of the
+    others: `session` opens one that the engine holds from then on; `stored` is about a session or a
+    response that an engine holds; `abort` stops requests; `admin` changes an engine.
     """
 
     CHAT = "chat"
@@ -15,8 +17,24 @@ class RouteClass(Label):
     MESSAGES = "messages"
     GENERATE = "generate"
     OTHER_GENERATION = "other_generation"
+    SESSION = "session"
+    STORED = "stored"
+    ABORT = "abort"
+    ADMIN = "admin"
     OTHER = "other"
 
     @property
     def is_generation(self) -> bool:
-        return self is not RouteClass.OTHER
+        return self in GENERATES
+
+
+GENERATES = frozenset(
+    {
+        RouteClass.CHAT,
+        RouteClass.COMPLETIONS,
+        RouteClass.RESPONSES,
+        RouteClass.MESSAGES,
+        RouteClass.GENERATE,
+        RouteClass.OTHER_GENERATION,
+    }
+)

@@ -31,8 +31,11 @@ class Tap(Protocol):
     """Reads along. `first_output_at`, `last_at`: when the first output and the last bytes of a
     stream came, monotonic seconds; None if nothing came, or it is no stream."""
 
-    first_output_at: float | None
-    last_at: float | None
+    @property
+    def first_output_at(self) -> float | None: ...
+
+    @property
+    def last_at(self) -> float | None: ...
 
     def feed(self, chunk: bytes, now: float) -> None: ...
 

@@ -12,13 +12,13 @@ band        the larger of the default and 1 - low / threshold, where low is the 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig
 from specgate.core.curves import Curve, Curves
-from specgate.core.profile import PLAIN, Profile, Verdict
+from specgate.core.profile import PLAIN, Level, Profile, Verdict
 from specgate.core.shape import Shape
 
 DEFAULT_BAND = PolicyConfig().band
@@ -126,10 +126,20 @@ def measured_curves(profile: Profile) -> Curves | None:
         plain=Curve(loads, tuple(level.arms[PLAIN].tok_s for level in levels)),
         open=tuple(_open(verdict, loads)),
         margin=verdict.margin,
+        spread=_spread(levels),
         output_tokens=float(profile.max_tokens or OUTPUT_TOKENS),
         accept_length=fmean(accepted) if accepted else None,
         steps=None if engine is None else engine.steps,
     )
+
+
+def _spread(levels: Sequence[Level]) -> float | None:
+    widths = [
+        math.log(high / low) / 2
+        for low, high in (level.ratio_interval or (0.0, 0.0) for level in levels)
+        if 0.0 < low < high
+    ]
+    return fmean(widths) if widths else None
 
 
 def _open(verdict: Verdict, loads: tuple[float, ...]) -> Iterator[tuple[float, float]]:

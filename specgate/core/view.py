@@ -7,6 +7,7 @@ from specgate.core.curves import Curves
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
+from specgate.core.meter import Gain
 from specgate.core.policy import Mode, Reason
 from specgate.core.weighing import Weighed
 
@@ -49,9 +50,11 @@ class AcceptView:
 class GateView:
     """All at one moment. `load` is what the policy compares: `smoothed`, or with a smoothing of 0
     the bare count. In sequences; `oldest_s`: age of the oldest entry; `since_switch_s`: seconds;
-    both None before there is one; `weighed`: with the curves of a profile, else None. `beyond`:
+    both None before there is one; `weighed`, `gain`: with a profile's curves, else None. `beyond`:
     what engines have in hand besides `counts`, which the load includes. `curves`: those that the
-    gate weighs by now. `accept`: with a profile that has the bench's accept length."""
+    gate weighs by now. `accept`: with a profile that has the bench's accept length. `mixed_s`:
+    seconds in which both lanes had sequences, as ticks found them. `forced_share`: of recent
+    sequences, those that must go to the plain lane by rules."""
 
     mode: Mode
     side: Lane
@@ -65,6 +68,9 @@ class GateView:
     since_switch_s: float | None
     lanes: dict[Lane, LaneView]
     weighed: Weighed | None
+    gain: Gain | None
     beyond: Counts
+    mixed_s: float
+    forced_share: float
     curves: Curves | None
     accept: AcceptView | None

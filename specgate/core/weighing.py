@@ -7,6 +7,7 @@ from specgate.core.curves import Curves
 from specgate.core.demand import Demand, Mark
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
+from specgate.core.meter import Gain, Meter
 from specgate.core.regret import CONSTANTS, Constants, Regret
 
 HOUR_S = 3600.0
@@ -19,8 +20,9 @@ class Weighed(NamedTuple):
 
     regret: as a share of the price of a switch. standing: of the load, as `Curves.standing` says.
     edge: upper end of the paying interval below the count, infinity for none. offered, top: tokens
-    a second, asked of the pool, and at most given by the spec lane. settled: the last drain is
-    over. lately: switches within the last hour.
+    a second, asked of the pool, and at most given by the spec lane. first_edge: the load up to
+    which speculation pays from the first request on. settled: the last drain is over.
+    lately: switches within the last hour.
     """
 
     regret: float
@@ -28,6 +30,7 @@ class Weighed(NamedTuple):
     edge: float
     offered: float
     top: float
+    first_edge: float
     settled: bool
     lately: int
 
@@ -47,6 +50,7 @@ class Weighing:
         self.curves = curves
         self.demand = Demand(curves, now, share=share, reach=constants.arrivals)
         self._regret = Regret(curves, now, share=share, constants=constants)
+        self._meter = Meter(curves, now)
         self._switches: deque[float] = deque(maxlen=1024)
         self.latest = self._read(now, Lane.PLAIN, NONE, NONE)
 
@@ -62,16 +66,26 @@ class Weighing:
             self.curves = curves
             self.demand.use(curves)
             self._regret.use(curves)
+            self._meter.use(curves)
+
+    @property
+    def gain(self) -> Gain:
+        """What was gained so far."""
+        return self._meter.read()
 
     def arrived(self, lane: Lane, sequences: int, now: float) -> Mark:
+        self._meter.sequences += sequences
         return self.demand.arrived(lane, sequences, now)
 
     def left(self, mark: Mark, now: float) -> None:
         self.demand.left(mark, now)
 
-    def step(self, now: float, side: Lane, counts: Counts, beyond: Counts = NONE) -> None:
+    def step(
+        self, now: float, side: Lane, counts: Counts, beyond: Counts = NONE, *, seen: bool = True
+    ) -> None:
         """Take the time since the last step into account, some times a second. `beyond`: what the
-        lanes have in hand besides `counts`."""
+        lanes have in hand besides `counts`. `seen`: the counts are of this side, and not of one
+        that serves in its place."""
         self.demand.beyond(beyond, now)
         self._regret.step(
             now,
@@ -80,8 +94,17 @@ class Weighing:
             plain=counts.plain,
             demand=self.demand,
             beyond=beyond.total,
+            seen=seen,
         )
         self.latest = self._read(now, side, counts, beyond)
+        self._meter.step(
+            now,
+            side=side,
+            count=counts.total,
+            offered=self.latest.offered,
+            # What another lane serves in this one's place is reckoned by the curves alone.
+            settled=self.latest.settled or not seen,
+        )
 
     def switched(self, now: float) -> None:
         self._regret.switched(now)
@@ -98,6 +121,7 @@ class Weighing:
             self.curves.edge_below(counts.total + beyond.total),
             self.demand.offered(now),
             self.curves.spec.top,
+            self.curves.first_edge,
             self._regret.settled(
                 now,
                 side=side,

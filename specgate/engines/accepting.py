@@ -27,7 +27,8 @@ ENDED = {
 
 def _spec_decode(what: str) -> dict[Engine, str]:
     return {
-        engine: f"{engine}:spec_decode_num_{what}_total" for engine in (Engine.VLLM, Engine.LLAMACPP)
+        engine: f"{engine}:spec_decode_num_{what}_total"
+        for engine in (Engine.VLLM, Engine.LLAMACPP)
     }
 
 
@@ -37,7 +38,7 @@ ACCEPTED = _spec_decode("accepted_tokens")
 
 
 def accepted(engine: Engine, page: str) -> Counted | None:
-    """What a page says of decode steps; None where the engine does not speculate, or says nothing."""
+    """What a page says of decode steps; None where it says nothing of them."""
     ended = ENDED.get(engine)
     requests = None if ended is None else counted(page, ended)
     match engine:

@@ -1,7 +1,7 @@
 """What each engine says it has in hand, running and waiting, from whomever: text in, counts out.
 
-SGLang tells it freshest at /v1/loads: every 15 decode steps, at each prefill and when it falls idle;
-the gauges of its /metrics are refreshed every 40. vLLM and llama.cpp have gauges in /metrics.
+SGLang tells it freshest at /v1/loads: every 15 decode steps, at each prefill and when it falls
+idle; the gauges of its /metrics are refreshed every 40. vLLM and llama.cpp have gauges there.
 """
 
 import json

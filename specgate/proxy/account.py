@@ -1,5 +1,6 @@
 """What is known of one request as it goes: filled in along the way, told once at its end."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from specgate.core.errors import ClientGone, ClientStalled, Fault, LaneFault
@@ -11,7 +12,8 @@ from specgate.core.tap import Tap
 class Account(RequestEnded):
     """The fact of step 7 while it comes about. Times are monotonic seconds. The gate's own time is
     what passes between `taken_in_at` and `sent_at` (deciding), and between `head_at` and
-    `answered_at` (starting the answer). `wire_id`: the request id as it travels in headers."""
+    `answered_at` (starting the answer). `wire_id`: the request id as it travels in headers.
+    `learn`: who is to be told of an id in the response."""
 
     wire_id: bytes = b""
     started_at: float = 0.0
@@ -21,6 +23,7 @@ class Account(RequestEnded):
     head_at: float | None = None
     answered_at: float | None = None
     tap: Tap | None = None
+    learn: Callable[[str], None] | None = None
 
     def failed(self, fault: Fault) -> None:
         """How it ended, by whose fault."""

@@ -8,8 +8,9 @@ It emits facts and calls no metric, log or trace.
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
-from specgate.control.gate import Admission, Gate
+from specgate.control.gate import Gate
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import (
     ClientGone,
@@ -17,6 +18,7 @@ from specgate.core.errors import (
     ConnectFailed,
     Fault,
     FirstByteTimeout,
+    HolderUnreachable,
     LaneFault,
     NoLaneReachable,
 )
@@ -24,14 +26,17 @@ from specgate.core.events import LaneFailed, Observer, Outcome, Phase
 from specgate.core.headers import Pairs, to_lane, usable_id
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
+from specgate.core.policy import Reason
+from specgate.core.routes import RouteClass
 from specgate.engines.routes import classify
 from specgate.proxy.account import Account
+from specgate.proxy.both import Answers, ask_all
 from specgate.proxy.downstream import Downstream
-from specgate.proxy.intake import Intake, take_in
+from specgate.proxy.intake import TO_BOTH, Intake, take_in
 from specgate.proxy.relay import relay
 from specgate.proxy.replies import fault_reply, own_headers
 from specgate.proxy.watch import WhilePresent, within
-from specgate.upstream.base import Request, Response, Upstream
+from specgate.upstream.base import Origin, Request, Response, Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +56,19 @@ class Forwarder:
         account = self._opened(down)
         try:
             with WhilePresent(down):
-                route = classify(account.method, account.path)
-                intake = await take_in(  # 2
-                    down, route, self.config.peek_limit, request_usage=self.config.request_usage
-                )
-                account.route, account.sequences = route, intake.sequences
+                account.route = route = classify(account.method, account.path)
+                intake = await take_in(down, route, self.config)  # 2
+                account.sequences = intake.sequences
                 account.asks_usage = intake.asks_usage
                 account.taken_in_at = self.clock()
+                if route in TO_BOTH and not self._is_held(intake):
+                    await self._serve_by_both(down, intake, account)
+                    return
                 try:
                     await self._serve(down, intake, account)
                 except ConnectFailed as fault:
+                    if account.reason is Reason.HELD:
+                        raise self._holder_unreachable(fault.lane) from None
                     account.rerouted = True
                     await self._serve(down, intake, account, avoid=fault.lane)
         except ConnectFailed:
@@ -88,13 +96,40 @@ class Forwarder:
         self, down: Downstream, intake: Intake, account: Account, avoid: Lane | None = None
     ) -> None:
         """Steps 3 to 6 on one lane. Raises ConnectFailed only before anything was sent."""
-        with self.gate.admit(account.route, intake.sequences, avoid=avoid) as admission:  # 3, 4
+        with self.gate.admit(  # 3, 4
+            account.route, intake.sequences, asked=intake.asked, avoid=avoid
+        ) as admission:
             account.lane, account.reason = admission.lane, admission.reason
-            response = await self._send(admission, down, intake, account)  # 5
+            origin = admission.origin
+            response = await self._send(origin, down, intake, account)  # 5
+            if account.route in _TELLS_AN_ID and 200 <= response.status < 300:
+                account.learn = partial(self.gate.learn, origin)
             try:
                 await relay(response, down, account, self.config, self.clock)  # 6
             finally:
                 await response.aclose()
+
+    async def _serve_by_both(self, down: Downstream, intake: Intake, account: Account) -> None:
+        """Steps 3 to 6 of a call that goes to both lanes. Raises ConnectFailed if neither took a
+        connection."""
+        answers = Answers()
+        try:
+            await ask_all(
+                self.gate.origins(),
+                lambda origin: self._send(origin, down, intake, account),
+                answers,
+                patient=account.route is RouteClass.ADMIN,
+            )
+            response = answers.chosen(account.route)
+            account.lane, account.reason = response.lane, Reason.BOTH
+            await relay(response, down, account, self.config, self.clock)
+        finally:
+            await answers.aclose()
+
+    def _is_held(self, intake: Intake) -> bool:
+        """Whether a call is about what one lane is known to hold."""
+        state = None if intake.asked is None else intake.asked.state
+        return state is not None and self.gate.holds(state)
 
     def _opened(self, down: Downstream) -> Account:
         wire_id = usable_id(down.values.get(b"x-request-id")) or self.new_id()
@@ -106,10 +141,9 @@ class Forwarder:
         return account
 
     async def _send(
-        self, admission: Admission, down: Downstream, intake: Intake, account: Account
+        self, origin: Origin, down: Downstream, intake: Intake, account: Account
     ) -> Response:
-        """Send to the admission's lane; what is seen of the lane goes to its health."""
-        origin = admission.origin
+        """Send to a lane; what is seen of it goes to its health."""
         chunked = down.length is None
         request = Request(
             down.method,
@@ -149,6 +183,13 @@ class Forwarder:
             "neither lane takes a connection; try again shortly", retry_after_s=self.retry_after_s
         )
 
+    def _holder_unreachable(self, lane: Lane) -> HolderUnreachable:
+        return HolderUnreachable(
+            f"the {lane} lane holds what this request refers to, and takes no connection; try "
+            "again shortly",
+            retry_after_s=self.retry_after_s,
+        )
+
     async def _answer(self, fault: Fault, down: Downstream, account: Account) -> None:
         """Tell the client, if it is there and nothing was sent yet; else leave the response cut."""
         begun = account.status is not None
@@ -164,6 +205,10 @@ class Forwarder:
         await down.start(status, b"", headers)
         down.write(body)
         await down.finish([])
+
+
+_TELLS_AN_ID = frozenset({RouteClass.RESPONSES, RouteClass.SESSION})
+"""Routes whose answers name what the engine holds from then on."""
 
 
 async def _until_sent(rest: AsyncIterator[bytes], account: Account) -> AsyncIterator[bytes]:

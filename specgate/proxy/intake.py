@@ -1,52 +1,63 @@
-"""Step 2: the request's body, read once, and the few fields that matter in it.
+"""Step 2: the request's body, read once, and what is known of the request.
 
-A body that fits into `peek_limit` bytes is read ahead: a generation request's is decoded for its
-number of sequences, and any of them can be sent again if a connection turns out dead. A longer one
-flows through as it arrives, unread, and counts as one. Bytes are never re-encoded. What cannot be
-read (not JSON, compressed, absurd) counts as one sequence and goes to the engine as it is: refusing
-it is the engine's business.
+A body that fits into `peek_limit` bytes is read ahead: a generation request's is decoded for a few
+fields (`proxy.fields`), and any of them can be sent again if a connection turns out dead. A longer
+one flows through as it arrives, unread: it counts as one sequence, and no rule looks at it. Bytes
+are never re-encoded. What cannot be read goes to the engine as it is: refusing it is the engine's
+business.
 """
 
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from specgate.core.routes import RouteClass
-from specgate.core.usage import asking
+from specgate.core.config import ProxyConfig
+from specgate.core.errors import RequestRefused
+from specgate.core.lanes import Lane
+from specgate.core.routes import GENERATES, RouteClass
+from specgate.core.rules import Asked
+from specgate.engines.routes import stored_id
 from specgate.proxy.downstream import Downstream
+from specgate.proxy.fields import conversation_of, known, session_of, with_usage
+from specgate.proxy.replies import LANE_HEADER
 
-MAX_SEQUENCES = 1024
-"""No request counts for more, whatever it says: a wrong `n` must not move the gate for all."""
+TO_BOTH = frozenset({RouteClass.ABORT, RouteClass.ADMIN, RouteClass.STORED})
+"""Routes whose calls may go to both lanes: their bodies are held."""
 
 
 class Intake(NamedTuple):
-    """A request, understood as far as the gate needs. `sequences`: n x prompts, at least 1 for a
-    generation route. `pieces`: the body read so far; `rest`: what is still to come, if any.
-    `asks_usage`: the body was edited to ask for the token count.
+    """A request, understood as far as the gate needs. `sequences`: at least 1 for a generation
+    route, else 0. `pieces`: the body read so far; `rest`: what is still to come, if any.
+    `asks_usage`: the body was edited to ask for the token count. `asked`: what rules look at, None
+    for nothing.
     """
 
     sequences: int
     pieces: tuple[bytes, ...] = ()
     rest: AsyncIterator[bytes] | None = None
     asks_usage: bool = False
+    asked: Asked | None = None
 
 
-async def take_in(
-    down: Downstream, route: RouteClass, peek_limit: int, *, request_usage: bool = False
-) -> Intake:
-    """Read what deciding needs; raises ClientGone if the client leaves meanwhile.
-
-    request_usage: have a stream's token count asked for where its client did not.
-    """
-    generates = route is not RouteClass.OTHER
+async def take_in(down: Downstream, route: RouteClass, config: ProxyConfig) -> Intake:
+    """Read what deciding needs. Raises ClientGone if the client leaves meanwhile, and
+    RequestRefused for what the settings refuse."""
+    generates = route in GENERATES
+    if route is RouteClass.ADMIN and not config.admin_to_both:
+        raise _admin_refused(down.path)
+    named = _named(down) if config.force_lane and LANE_HEADER in down.values else None
+    asked = None if named is None else Asked(lane=named)
+    held = route in TO_BOTH
     length = down.length
     if length == 0:
-        return Intake(int(generates))
+        if route is RouteClass.STORED:
+            asked = Asked(lane=named, state=stored_id(down.path))
+        return Intake(int(generates), asked=asked)
     # Of unknown length, and nothing in it matters here: it may be a stream that never ends.
-    endless = length is None and not generates
-    if endless or (length is not None and length > peek_limit):
-        return Intake(int(generates), (), _rest(down))
+    endless = length is None and not generates and not held
+    if endless or (length is not None and length > config.peek_limit):
+        if held:
+            raise _too_large(config.peek_limit)
+        return Intake(int(generates), (), _rest(down), asked=asked)
     if (body := down.whole()) is not None:
         pieces = [body]
     else:
@@ -54,14 +65,28 @@ async def take_in(
         while (piece := await down.read()) is not None:
             pieces.append(piece)
             size += len(piece)
-            if size > peek_limit:
-                return Intake(int(generates), tuple(pieces), _rest(down))
-    if not generates:
-        return Intake(0, tuple(pieces))
+            if size > config.peek_limit:
+                if held:
+                    raise _too_large(config.peek_limit)
+                return Intake(int(generates), tuple(pieces), _rest(down), asked=asked)
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if request_usage and (asking := _asking(route, body)) is not None:
-        return Intake(sequences_of(body), (asking,), None, asks_usage=True)
-    return Intake(sequences_of(body), tuple(pieces))
+    if not generates:
+        if route is RouteClass.STORED:
+            asked = Asked(lane=named, state=stored_id(down.path) or session_of(body))
+        return Intake(0, tuple(pieces), asked=asked)
+    told = known(body, conversation=config.keep_conversations)
+    sequences, features, state, conversation = told
+    if config.keep_conversations and (name := down.values.get(SESSION_HEADER)):
+        conversation = conversation_of(name)
+    if features or state or conversation or named:
+        asked = Asked(features, named, state, conversation)
+    if config.request_usage and (asking := with_usage(route, body)) is not None:
+        return Intake(sequences, (asking,), None, asks_usage=True, asked=asked)
+    return Intake(sequences, tuple(pieces), asked=asked)
+
+
+SESSION_HEADER = b"x-session-id"
+"""A client's name for its conversation; vLLM reads it too."""
 
 
 async def _rest(down: Downstream) -> AsyncIterator[bytes]:
@@ -69,70 +94,29 @@ async def _rest(down: Downstream) -> AsyncIterator[bytes]:
         yield piece
 
 
-class _Fields(msgspec.Struct):
-    """Only these are built; everything else is skipped."""
-
-    n: Any = None
-    prompt: msgspec.Raw | None = None
-    text: msgspec.Raw | None = None
-    input_ids: msgspec.Raw | None = None
-    sampling_params: msgspec.Raw | None = None
-
-
-class _Stream(msgspec.Struct):
-    stream: Any = None
-    stream_options: Any = msgspec.UNSET
+def _named(down: Downstream) -> Lane:
+    """The lane that the client names."""
+    name = down.values[LANE_HEADER].decode("latin-1").strip().lower()
+    if name not in set(Lane):
+        raise RequestRefused(
+            400, f"{LANE_HEADER.decode()} must be spec or plain, not {name[:40]!r}", code="bad_lane"
+        )
+    return Lane(name)
 
 
-def _asking(route: RouteClass, body: bytes) -> bytes | None:
-    """The body with the question for usage, None where it has no place or the client has its own
-    word on it, whatever that is."""
-    if route not in (RouteClass.CHAT, RouteClass.COMPLETIONS):
-        return None
-    try:
-        fields = _decode_stream(body)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
-    if fields.stream is not True or fields.stream_options is not msgspec.UNSET:
-        return None
-    return asking(body)
+def _admin_refused(path: str) -> RequestRefused:
+    return RequestRefused(
+        403,
+        f"{path[:100]} changes an engine, and behind this gate there are two: call each engine "
+        "itself, or have such calls sent to both with SPECGATE_ENGINE_ADMIN=both",
+        code="engine_admin_refused",
+    )
 
 
-class _Sampling(msgspec.Struct):
-    n: Any = None
-
-
-_decode_fields = msgspec.json.Decoder(_Fields).decode
-_decode_sampling = msgspec.json.Decoder(_Sampling).decode
-_decode_stream = msgspec.json.Decoder(_Stream).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def sequences_of(body: bytes) -> int:
-    """How many sequences a body asks for: `n` times the prompts of a batch."""
-    try:
-        fields = _decode_fields(body)
-        n = fields.n
-        if fields.sampling_params is not None and n is None:
-            n = _decode_sampling(fields.sampling_params).n
-        prompts = 1
-        for raw in (fields.prompt, fields.text, fields.input_ids):
-            if raw is not None:
-                prompts = max(prompts, _prompts(raw))
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return 1
-    if n is None and prompts == 1:
-        return 1  # the common case
-    copies = n if isinstance(n, int) and not isinstance(n, bool) else 1
-    return min(MAX_SEQUENCES, max(1, copies) * prompts)
-
-
-def _prompts(raw: msgspec.Raw) -> int:
-    """1 for a text or a list of token ids; the length of a list of texts or of lists."""
-    value = bytes(raw).lstrip()
-    if not value.startswith(b"["):
-        return 1
-    items = _decode_list(value)
-    if not items or not bytes(items[0]).lstrip().startswith((b'"', b"[", b"{")):
-        return 1
-    return len(items)
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused(
+        413,
+        f"a body of more than {limit} bytes (SPECGATE_PEEK_LIMIT) is not sent to both lanes: call "
+        "each engine itself",
+        code="body_too_large",
+    )

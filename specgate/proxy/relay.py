@@ -6,6 +6,7 @@ from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
 from specgate.core.headers import ClientHead, Pairs, end_to_end, media_type, to_client
+from specgate.core.ids import IdTap
 from specgate.core.tap import Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
@@ -34,6 +35,8 @@ async def relay(
     # Only what decodes tokens has any to count, and what is compressed cannot be read along.
     if account.route.is_generation and not head.encoded:
         account.tap = tap_for(head.content_type)
+    if account.learn is not None and not head.encoded:
+        account.tap = IdTap(account.tap or tap_for(head.content_type), account.learn)
     sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
     if (
         account.asks_usage

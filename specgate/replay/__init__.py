@@ -1,0 +1,1 @@
+"""The gate in virtual time: on recorded or made traffic, against a profile."""

@@ -58,9 +58,9 @@ class Comparison:
 
     @property
     def stayed(self) -> Lane | None:
-        """The gate's side, if it had but one."""
-        sides = {side for _, side in self.outcomes[Way.POLICY].sides}
-        return sides.pop() if len(sides) == 1 else None
+        """The lane that served all that came to the gate, if it was but one."""
+        lanes = set(self.outcomes[Way.POLICY].lanes)
+        return lanes.pop() if len(lanes) == 1 else None
 
 
 def compare(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from specgate.control.gate import Admission, Gate
+from specgate.core.accept import Counted
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.events import Event, Switched
@@ -13,6 +14,9 @@ from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.routes import RouteClass
 from specgate.ledger.local import LocalLedger
 from specgate.upstream.base import Origin
+
+READ_EVERY_S = 5.0
+"""As often as a gate reads its engines."""
 
 
 class Switch(NamedTuple):
@@ -29,6 +33,7 @@ class Policy:
     def __init__(self, config: PolicyConfig, constants: Constants = CONSTANTS) -> None:
         self._now = 0.0
         self._open: dict[int, Admission] = {}
+        self._counted, self._read_at = Counted(0.0, 0.0, 0.0), 0.0
         self.switched: list[Switch] = []
         """Every switch, in the order of time."""
         self.gate = Gate(
@@ -51,10 +56,19 @@ class Policy:
         self._open.pop(number).__exit__(None, None, None)
 
     def accepted(self, now: float, tokens: int, accept_length: float) -> None:
-        """The gate has no use for it yet."""
+        """Counted as an engine would; the gate reads it at the next scrape."""
+        was = self._counted
+        assert was.steps is not None
+        assert was.requests is not None
+        self._counted = Counted(
+            was.tokens + tokens, was.steps + tokens / accept_length, was.requests + 1.0
+        )
 
     def tick(self, now: float) -> None:
         self._now = now
+        if now >= self._read_at:
+            self._read_at = now + READ_EVERY_S
+            self.gate.saw_accept_length(self.gate.origin(Lane.SPEC), self._counted)
         self.gate.tick()
 
     @property

@@ -20,7 +20,8 @@ class Figures:
 
     tok_s: output tokens over the time to the last request's end. wrong_side_share: of the time to
     the last arrival, the share on the side that the clairvoyant is not on. mixed_share: of the
-    time to the last end, the share in which both lanes worked. mean_load, peak_load: in flight.
+    time to the last end, the share in which both lanes worked. spec_share: of the requests, those
+    that the spec lane served. mean_load, peak_load: in flight.
     """
 
     mean_e2e_s: float
@@ -35,6 +36,7 @@ class Figures:
     switches: int
     wrong_side_share: float
     mixed_share: float
+    spec_share: float
     mean_load: float
     peak_load: int
 
@@ -56,6 +58,7 @@ def figures_of(outcome: Outcome, arrivals: Sequence[Arrival], best: Sides) -> Fi
         switches=outcome.switches,
         wrong_side_share=share_apart(outcome.sides, best, outcome.span_s),
         mixed_share=outcome.mixed_s / outcome.took_s,
+        spec_share=outcome.lanes.count(Lane.SPEC) / len(arrivals),
         mean_load=sum(e2e_s) / outcome.took_s,
         peak_load=max(count for _, count in loads),
     )

@@ -2,26 +2,31 @@
 and what requests took on the mean. It needs the extra `bench`.
 """
 
+import textwrap
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from specgate.bench.drawing import document, drawing
+from specgate.bench.drawing import clean, document, drawing
 from specgate.bench.palette import INK, MUTED, Style, styles
 from specgate.core.lanes import Lane
 from specgate.replay.comparison import Comparison, Way
 from specgate.replay.figures import load_over_time
 from specgate.replay.plan import Plan
-from specgate.replay.wording import NAMES, sentence
+from specgate.replay.record import Replay
+from specgate.replay.wording import NAMES, sentence, title
 
 WIDTH, HEIGHT = 620.0, 560.0
 """In points."""
+
+FONT, LINE, MARGIN = 9.5, 12.0, 8.0
 
 BINS = 240
 """Of time: finer would be a smear."""
@@ -35,18 +40,21 @@ FILE = "replay.svg"
 _MARKERS = ("v", "o", "s", "D", "^", "P", "X", "*")
 
 
-def write(plan: Plan, found: Comparison, title: str, folder: Path) -> Path:
+def write(plan: Plan, replayed: Replay, folder: Path) -> Path:
     """The picture's path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    path.write_text(picture(plan, found, title), encoding="utf-8")
+    path.write_text(picture(plan, replayed), encoding="utf-8")
     return path
 
 
-def picture(plan: Plan, found: Comparison, title: str) -> str:
-    """An SVG document. `title`: what was replayed."""
+def picture(plan: Plan, replayed: Replay) -> str:
+    """An SVG document."""
+    found = replayed.found
+    said = clean(title(plan, found, replayed.load, replayed.world.contention))
     looks = styles(["spec", "plain", "gate"])
-    with drawing():
+    # Its own layout: a solver's last digits differ from one run to the next.
+    with drawing(), rc_context({"figure.constrained_layout.use": False}):
         figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72))
         offered, load, latency = figure.subplots(
             3, 1, sharex=True, gridspec_kw={"height_ratios": (1.0, 1.5, 1.3)}
@@ -60,9 +68,21 @@ def picture(plan: Plan, found: Comparison, title: str) -> str:
         latency.set_xlabel(f"time, {unit}")
         latency.set_xlim(0.0, found.arrivals[-1].at / unit_s)
         latency.xaxis.set_major_locator(MaxNLocator(8))
-        figure.suptitle(_wrapped(title), fontsize=10.5, x=0.01, ha="left")
+        lines = [
+            *said.split(": ", 1),
+            *textwrap.wrap(sentence(plan, found), 112, break_on_hyphens=False),
+        ]
+        top = HEIGHT - 26.0 - LINE * len(lines)
+        figure.text(MARGIN / WIDTH, 1 - 6.0 / HEIGHT, "\n".join(lines), fontsize=FONT, va="top")
+        figure.subplots_adjust(
+            left=58.0 / WIDTH,
+            right=1 - MARGIN / WIDTH,
+            bottom=38.0 / HEIGHT,
+            top=top / HEIGHT,
+            hspace=0.27,
+        )
         figure.align_ylabels()
-        return document(figure, "replay", f"{title}. {sentence(plan, found)}")
+        return document(figure, "replay", f"{said}. {sentence(plan, found)}")
 
 
 def _bands(axes: Axes, found: Comparison, looks: dict[str, Style], unit_s: float) -> None:
@@ -140,10 +160,11 @@ def _load(
 
 def _latency(axes: Axes, found: Comparison, looks: dict[str, Style], unit_s: float) -> None:
     lines = {
-        Way.ALL_PLAIN: (looks["plain"].light, "-", 1.4),
-        Way.ALL_SPEC: (looks["spec"].light, "-", 1.4),
-        Way.CLAIRVOYANT: (INK.light, (0, (1, 1.5)), 1.4),
-        Way.POLICY: (looks["gate"].light, "-", 2.2),
+        # The widest first: where they are alike, all are seen.
+        Way.POLICY: (looks["gate"].light, "-", 3.2),
+        Way.ALL_PLAIN: (looks["plain"].light, "-", 1.2),
+        Way.ALL_SPEC: (looks["spec"].light, "-", 1.2),
+        Way.CLAIRVOYANT: (INK.light, (0, (1, 1.5)), 1.2),
     }
     times = [each.at / unit_s for each in found.arrivals]
     keep = range(0, len(times), max(1, len(times) // 800))
@@ -170,7 +191,7 @@ def _latency(axes: Axes, found: Comparison, looks: dict[str, Style], unit_s: flo
     else:
         axes.set_ylim(0.0, max(drawn) * 1.05)
         axes.yaxis.set_major_locator(MaxNLocator(5))
-    _legend(axes, [*shown[-1:], *shown[:-1]])
+    _legend(axes, shown)
 
 
 def _legend(axes: Axes, shown: Sequence[tuple[object, str]]) -> None:
@@ -209,8 +230,3 @@ def _unit(span: float) -> tuple[float, str]:
     if span > 3 * HOUR_S:
         return HOUR_S, "hours"
     return (60.0, "minutes") if span > 300.0 else (1.0, "seconds")
-
-
-def _wrapped(title: str) -> str:
-    """At the colon, as one line would be too long."""
-    return title.replace(": ", "\n", 1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from specgate.core.config import ALWAYS, NEVER, PolicyConfig
+from specgate.core.config import ALWAYS, NEVER, Placement, PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.lanes import Lane
 from specgate.core.profile import Profile
@@ -63,16 +63,19 @@ def plan(
     recorded: list[Arrival] | None,
     *,
     by_hand: Mapping[str, float] | None = None,
+    adaptive: bool = False,
+    placement: Placement = Placement.SHARED,
     seed: int = 0,
     requests: int = 20_000,
 ) -> Plan:
     """`by_hand`: knobs of PolicyConfig; a threshold among them takes the place of all that the
-    profile says, as it does in the gate's settings. Raises NoCurvesError."""
+    profile says, as it does in the gate's settings. adaptive: the gate follows the live accept
+    length. Raises NoCurvesError."""
     assert recorded is not None or traffic in PATTERNS
     knobs = dict(by_hand or {})
     said = {}
     if "threshold" in knobs:
-        config = PolicyConfig(**knobs)  # type: ignore[arg-type]
+        config = PolicyConfig(**knobs, placement=placement)  # type: ignore[arg-type]
         if config.threshold in (NEVER, ALWAYS):
             side = Lane.PLAIN if config.threshold == NEVER else Lane.SPEC
             said = {side: "as the threshold says"}
@@ -80,8 +83,16 @@ def plan(
         derived = threshold_and_band(profile)
         curves = curves_of(profile)
         config = PolicyConfig(
-            **{"threshold": derived.threshold, "band": derived.band, "curves": curves, **knobs}  # type: ignore[arg-type]
+            threshold=derived.threshold,
+            band=derived.band,
+            curves=curves,
+            adaptive=adaptive,
+            placement=placement,
+            **knobs,  # type: ignore[arg-type]
         )
+        if adaptive and (curves is None or curves.accept_length is None):
+            missing = "accept length" if curves else "loads at which the better lane changes"
+            raise NoCurvesError(f"it has no {missing}, so there is nothing to adapt")
         if curves is None:
             side = Lane.SPEC if derived.threshold == ALWAYS else Lane.PLAIN
             said = {side: f"as the profile says `{profile.verdict.shape}`"}

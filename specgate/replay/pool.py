@@ -35,13 +35,15 @@ class Ended(NamedTuple):
 
 
 class _Share:
-    """One lane. `served`: tokens that a sequence which was always there would have got."""
+    """One lane. `served`: tokens that a sequence which was always there would have got. `reading`:
+    seconds of the lane's own time that it must read prompts for, before it goes on with tokens."""
 
-    __slots__ = ("count", "curve", "goals", "served")
+    __slots__ = ("count", "curve", "goals", "reading", "served")
 
     def __init__(self, curve: Curve) -> None:
         self.curve = curve
         self.served = 0.0
+        self.reading = 0.0
         self.count = 0
         # (served at which it happens, number, whether it is the last token): at one time a
         # sequence's first token comes before its last.
@@ -67,17 +69,14 @@ class Pool:
         for lane, share in self._lanes.items():
             share.curve = curves.of(lane)
 
-    def submit(self, lane: Lane, number: int, tokens: float, before_first: float = 0.0) -> None:
-        """A sequence of so many tokens; `before_first`: tokens' worth of work on its prompt."""
+    def submit(self, lane: Lane, number: int, tokens: float, reading_s: float = 0.0) -> None:
+        """A sequence of so many tokens, above 0; `reading_s`: the lane's time for its prompt, in
+        which all of the lane's sequences wait."""
         share = self._lanes[lane]
         share.count += 1
-        heappush(share.goals, (share.served + before_first + min(1.0, tokens), number, False))
-        heappush(share.goals, (share.served + before_first + tokens, number, True))
-
-    def rate(self, lane: Lane) -> float:
-        """What the lane gives now, tokens a second."""
-        share = self._lanes[lane]
-        return share.curve.each(share.count) * share.count if share.count else 0.0
+        share.reading += reading_s
+        heappush(share.goals, (share.served + min(1.0, tokens), number, False))
+        heappush(share.goals, (share.served + tokens, number, True))
 
     def next_at(self) -> float:
         """When the next token of note comes; infinity while the pool is idle."""
@@ -90,7 +89,12 @@ class Pool:
             mixed = self._mixed()
             for share in (self._spec, self._plain):
                 if share.count:
-                    share.served += elapsed * share.curve.each(share.count) * mixed
+                    own = elapsed * mixed
+                    if share.reading:
+                        read = min(own, share.reading)
+                        share.reading -= read
+                        own -= read
+                    share.served += own * share.curve.each(share.count)
             if self._spec.count and self._plain.count:
                 self.mixed_s += elapsed
         self.now = to
@@ -101,6 +105,7 @@ class Pool:
         share = self._lanes[lane]
         served, number, last = heappop(share.goals)
         share.served = max(share.served, served)
+        share.reading = 0.0  # else no token would have come; what is left is rounding
         if last:
             share.count -= 1
         return Ended(self.now, lane, number, not last)
@@ -108,8 +113,8 @@ class Pool:
     def _due(self, share: _Share) -> float:
         if not share.count:
             return math.inf
-        left = share.goals[0][0] - share.served
-        return self.now + max(0.0, left) / (share.curve.each(share.count) * self._mixed())
+        left = max(0.0, share.goals[0][0] - share.served)
+        return self.now + (share.reading + left / share.curve.each(share.count)) / self._mixed()
 
     def _mixed(self) -> float:
         return self._while_mixed if self._spec.count and self._plain.count else 1.0

@@ -5,6 +5,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from specgate.core.curves import Curves
@@ -46,10 +47,13 @@ class World:
 
     contention: while both lanes work, each is (1 + contention) / 2 as fast, 0 to 1.
     cached: share of the requests that go on with a conversation, whose prompt the lane that served
-        it before has cached; the other must read it anew. gap_s: mean time since then.
+        it before has cached; the other must read it anew, while its other sequences wait. gap_s:
+        mean time since then.
     prefill_tok_s: how fast a lane reads a prompt with nothing else to do.
-    changes: of the accept length, ascending. accept_spread: standard deviation of a sequence's
-        accept length, as a share of the mean; the pool serves by the mean.
+    apart: the lanes have GPUs of their own, and never slow each other.
+    changes: of the accept length, ascending. accept_spread: how far a sequence's steps for a token
+        are from the mean, as a share of it (standard deviation; 9 to 15 % in published traces); the
+        pool serves by the mean.
     """
 
     contention: float = 0.0
@@ -58,7 +62,7 @@ class World:
     gap_s: float = 60.0
     prefill_tok_s: float = 7000.0
     changes: tuple[Change, ...] = ()
-    accept_spread: float = 0.1
+    accept_spread: float = 0.12
 
     def curves_at(self, curves: Curves, at: float) -> Curves:
         """The curves that are true at a time."""
@@ -78,6 +82,8 @@ class Outcome:
     switches: int
     sides: tuple[tuple[float, Lane], ...]
     """The side from each time on."""
+    lanes: tuple[Lane, ...]
+    """Where each request went."""
     span_s: float
     """To the last arrival."""
 
@@ -100,7 +106,7 @@ def run(
     draw, spread = random.Random(seed), random.Random(seed)  # noqa: S311 - a simulation
     true, changes = curves, list(world.changes)
     e2e_s, ttft_s = [0.0] * len(arrivals), [0.0] * len(arrivals)
-    sides = [(0.0, decider.side)]
+    sides, lanes = [(0.0, decider.side)], list[Lane]()
     coming, open_, tick_at = 0, 0, 0.0
     while coming < len(arrivals) or open_:
         arrival_at = arrivals[coming].at if coming < len(arrivals) else math.inf
@@ -124,20 +130,23 @@ def run(
             e2e_s[ended.number] = waited
             open_ -= 1
             if ended.lane is Lane.SPEC and true.accept_length is not None:
-                length = true.accept_length * spread.gauss(1.0, world.accept_spread)
+                # Steps are what is spread, so that the mean over steps is the true one.
+                length = true.accept_length / max(0.1, spread.gauss(1.0, world.accept_spread))
                 tokens = arrivals[ended.number].output_tokens
                 decider.accepted(end_at, tokens, max(1.0, length))
             decider.ended(ended.number, end_at)
         else:
             pool.advance(arrival_at)
             lane = decider.arrived(coming, arrival_at)
-            anew = 0.0
+            reading_s = 0.0
             if world.cached and draw.random() < world.cached:
                 before = arrival_at - draw.expovariate(1 / world.gap_s)
-                if before > 0.0 and _side_at(sides, before) is not lane:
-                    seconds = arrivals[coming].prompt_tokens / world.prefill_tok_s
-                    anew = seconds * (pool.rate(lane) or true.of(lane).rate(1))
-            pool.submit(lane, coming, arrivals[coming].output_tokens, anew)
+                earlier = bisect_right(arrivals, before, hi=coming, key=_at)
+                # The conversation's last request went where others went then.
+                if earlier and lanes[earlier - 1] is not lane:
+                    reading_s = arrivals[coming].prompt_tokens / world.prefill_tok_s
+            lanes.append(lane)
+            pool.submit(lane, coming, arrivals[coming].output_tokens, reading_s)
             coming += 1
             open_ += 1
         if decider.side is not sides[-1][1]:
@@ -150,9 +159,9 @@ def run(
         mixed_s=pool.mixed_s,
         switches=decider.switches,
         sides=tuple(sides),
+        lanes=tuple(lanes),
         span_s=arrivals[-1].at,
     )
 
 
-def _side_at(sides: list[tuple[float, Lane]], at: float) -> Lane:
-    return sides[bisect_right(sides, at, key=lambda each: each[0]) - 1][1]
+_at = attrgetter("at")

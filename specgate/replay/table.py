@@ -1,55 +1,34 @@
 """A replay as a table for a terminal."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from rich.table import Table
 
 from specgate.bench.wording import number
-from specgate.replay.comparison import Comparison, Way
-from specgate.replay.plan import Plan
-from specgate.replay.wording import NAMES, duration
+from specgate.replay.comparison import Way
+from specgate.replay.record import Replay
+from specgate.replay.wording import NAMES
 
 REAL = tuple(way for way in Way if way is not Way.CLAIRVOYANT)
 """Those that can be had: nobody is clairvoyant."""
 
 
-class Cell(NamedTuple):
-    """One load and contention of a sweep."""
-
-    load: float
-    contention: float
-    found: Comparison
-
-
-def title(plan: Plan, load: float, contention: float, found: Comparison) -> str:
-    lane, tok_s = plan.capacity()
-    return (
-        f"{plan.traffic} on {plan.profile_name}: {len(found.arrivals):,} requests in "
-        f"{duration(found.arrivals[-1].at)}, load {load:g} of {tok_s:,.0f} tok/s ({lane}), "
-        f"contention {contention:g}"
-    )
-
-
-def table(plan: Plan, load: float, contention: float, found: Comparison) -> Table:
+def table(replayed: Replay) -> Table:
     """A row for each way; the best of those that can be had is marked."""
-    made = Table(
-        title=title(plan, load, contention, found), title_justify="left", box=None, pad_edge=False
-    )
-    made.add_column("")
-    made.add_column("")
-    for name in ("mean E2E s", "p50", "p95", "p99", "mean TTFT s", "p95", "tok/s", "switches"):
+    found = replayed.found
+    made = Table(box=None, pad_edge=False)
+    made.add_column("", no_wrap=True)
+    for name in ("mean E2E s", "p95", "p99", "mean TTFT s", "tok/s"):
         made.add_column(name, justify="right")
-    made.add_column("wrong side", justify="right")
-    made.add_column("both lanes", justify="right")
+    made.add_column("switches", justify="right", no_wrap=True)
+    for name in ("wrong side", "both lanes"):
+        made.add_column(name, justify="right")
     best = min(found.mean_s(way) for way in REAL)
     for way, of in found.figures.items():
         marked = way in REAL and of.mean_e2e_s == best
         made.add_row(
-            "->" if marked else "",
-            NAMES[way],
-            *map(number, (of.mean_e2e_s, of.p50_e2e_s, of.p95_e2e_s, of.p99_e2e_s)),
-            *map(number, (of.mean_ttft_s, of.p95_ttft_s)),
+            f"{'->' if marked else '  '} {NAMES[way]}",
+            *map(number, (of.mean_e2e_s, of.p95_e2e_s, of.p99_e2e_s, of.mean_ttft_s)),
             number(of.tok_s, 4),
             str(of.switches),
             _share(of.wrong_side_share),
@@ -59,21 +38,14 @@ def table(plan: Plan, load: float, contention: float, found: Comparison) -> Tabl
     return made
 
 
-def sweep_table(plan: Plan, cells: Iterable[Cell]) -> Table:
-    """A row for each cell: mean E2E of each way, in seconds; the best that can be had is marked."""
-    lane, tok_s = plan.capacity()
-    made = Table(
-        title=f"{plan.traffic} on {plan.profile_name}: mean E2E in seconds; load of "
-        f"{tok_s:,.0f} tok/s ({lane})",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    for name in ("load", "contention", *(NAMES[way] for way in Way)):
-        made.add_column(name, justify="right")
-    for name in ("gate/better", "of the win", "switches", "an hour"):
-        made.add_column(name, justify="right")
-    for load, contention, found in cells:
+def sweep_table(replays: Iterable[Replay]) -> Table:
+    """A row each: mean E2E of each way in seconds; the best that can be had is marked."""
+    made = Table(box=None, pad_edge=False)
+    for name in ("load", "K", *(NAMES[way] for way in Way)):
+        made.add_column(name, justify="right", overflow="fold")
+    for name in ("over better", "of the win", "switches", "an hour"):
+        made.add_column(name, justify="right", overflow="fold")
+    for load, world, found in replays:
         best = min(found.mean_s(way) for way in REAL)
         times = [_time(found.mean_s(w), marked=w in REAL and found.mean_s(w) == best) for w in Way]
         ratio = found.over_better
@@ -82,7 +54,7 @@ def sweep_table(plan: Plan, cells: Iterable[Cell]) -> Table:
         share = found.share_of_win
         made.add_row(
             f"{load:g}",
-            f"{contention:g}",
+            f"{world.contention:g}",
             *times,
             f"[{style}]{ratio:.3f}[/{style}]" if style else f"{ratio:.3f}",
             "-" if share is None else f"{share:.0%}",

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
+from specgate.core.config import Placement
 from specgate.core.lanes import Lane
 from specgate.replay.comparison import Comparison, Way
 from specgate.replay.plan import Plan
 
 NAMES = {
-    Way.POLICY: "the gate",
+    Way.POLICY: "gate",
     Way.ALL_PLAIN: "all-plain",
     Way.ALL_SPEC: "all-spec",
-    Way.INSTANT: "bare count",
+    Way.INSTANT: "instant",
     Way.CLAIRVOYANT: "clairvoyant",
 }
 
@@ -30,17 +31,25 @@ def sentence(plan: Plan, found: Comparison) -> str:
         said = f"The gate stayed on the {stayed} side{f', {why},' if why else ''} and equals "
         if found.better is like:
             return f"{said}{NAMES[like]}, the better fixed lane."
-        return f"{said}{NAMES[like]}: requests took {_more(found.over_better)} than with {better}."
+        return (
+            f"{said}{NAMES[like]}: on the mean requests took "
+            f"{_more(found.over_better, than='than with')} {better}."
+        )
     return (
-        f"Behind the gate requests took {_more(found.over_better)} than with the better fixed "
-        f"lane ({better}), with {switches(found.figures[Way.POLICY].switches)}."
+        f"On the mean requests took {_more(found.over_better, than='behind the gate than with')} "
+        f"the better fixed lane ({better}), with {switches(found.figures[Way.POLICY].switches)}."
     )
 
 
 def notes(plan: Plan, found: Comparison) -> Iterator[str]:
     """What a reader of the figures must know."""
     share = found.share_of_win
-    if share is not None:
+    if plan.config.placement is Placement.SPLIT:
+        yield (
+            f"The spec lane took {found.figures[Way.POLICY].spec_share:.0%} of the requests. The "
+            "clairvoyant, as all but the gate, sends all that comes at one time to one lane."
+        )
+    elif share is not None:
         won = 1.0 - found.mean_s(Way.CLAIRVOYANT) / found.mean_s(found.better)
         said = f"of that the gate got {share:.0%}" if share > 0 else "the gate got nothing of that"
         yield f"Perfect foresight would have won {won:.1%} over {NAMES[found.better]}; {said}."
@@ -58,6 +67,29 @@ def notes(plan: Plan, found: Comparison) -> Iterator[str]:
         )
 
 
+def title(plan: Plan, found: Comparison, load: float, contention: float) -> str:
+    """What was replayed on what."""
+    of = f"{load:g} of {_capacity(plan)}"
+    if plan.recorded is None:
+        of += " at its highest"
+    return (
+        f"{plan.traffic} on {plan.profile_name}: {len(found.arrivals):,} requests in "
+        f"{duration(found.arrivals[-1].at)}, load {of}, contention {contention:g}"
+    )
+
+
+def sweep_title(plan: Plan) -> str:
+    return (
+        f"{plan.traffic} on {plan.profile_name}: mean E2E in seconds; load of {_capacity(plan)}, "
+        "contention K"
+    )
+
+
+def _capacity(plan: Plan) -> str:
+    lane, tok_s = plan.capacity()
+    return f"{tok_s:,.0f} tok/s ({lane})"
+
+
 def switches(count: int) -> str:
     return "no switch" if count == 0 else "1 switch" if count == 1 else f"{count} switches"
 
@@ -72,7 +104,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _more(ratio: float) -> str:
+def _more(ratio: float, *, than: str) -> str:
     if abs(ratio - 1.0) < ALIKE:
-        return "no more time"
-    return f"{abs(ratio - 1.0):.1%} {'more' if ratio > 1.0 else 'less'} time"
+        return f"as long {than.replace('than', 'as')}"
+    return f"{abs(ratio - 1.0):.1%} {'more' if ratio > 1.0 else 'less'} time {than}"

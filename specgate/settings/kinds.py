@@ -82,10 +82,14 @@ def number(
     return Kind(allowed=allowed, read=read, words=words or {})
 
 
-def choice(*words: str) -> Kind:
-    """One of a few words, in capitals or not."""
-    allowed = f"{', '.join(words[:-1])} or {words[-1]}"
-    return Kind(allowed=allowed, read=_refuse(allowed), words={word: word for word in words})
+def choice(*words: str, off: bool = False) -> Kind:
+    """One of a few words, in capitals or not; `off` is one more, and means None."""
+    told = (*words, "off") if off else words
+    allowed = f"{', '.join(told[:-1])} or {told[-1]}"
+    meanings: dict[str, object] = {word: word for word in words}
+    if off:
+        meanings["off"] = None
+    return Kind(allowed=allowed, read=_refuse(allowed), words=meanings)
 
 
 def _refuse(allowed: str) -> Callable[[object], object]:

@@ -54,6 +54,8 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
         raise SettingsError([f"{CONFIG}={path!r}: {error}", *wrong], warnings) from error
     problems = unknown_keys(in_file, path or "")
     in_file = {name: value for name, value in in_file.items() if name in Settings.model_fields}
+    for values in (in_environment, in_file):
+        values.update(_one_engine(values, {**in_file, **in_environment}))
     problems += _check(in_environment, in_file, path)
     if problems:
         raise SettingsError(problems, warnings)
@@ -73,6 +75,15 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
     if settings.adaptive and (why := _not_adaptive(settings)):
         advice += (f"{env_name('adaptive')} changes nothing: {why}",)
     return Loaded(settings=settings, sources=sources, warnings=warnings + advice)
+
+
+def _one_engine(given: Mapping[str, Any], all_given: Mapping[str, Any]) -> dict[str, Any]:
+    """In shadow one lane serves, so the other's URL may be left out: it is the same engine."""
+    lane = str(given.get("shadow", "")).strip().lower()
+    served, other = ("spec_url", "plain_url") if lane == "spec" else ("plain_url", "spec_url")
+    if lane not in ("spec", "plain") or served not in all_given or other in all_given:
+        return {}
+    return {other: all_given[served]}
 
 
 def _values(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -144,6 +155,6 @@ def _advice(settings: Settings) -> tuple[str, ...]:
         for name, url in lanes.items()
         if url.endswith("/v1")
     ]
-    if settings.spec_url == settings.plain_url:
+    if settings.spec_url == settings.plain_url and settings.shadow is None:
         advice.append("both lanes have the same URL: switching sides will change nothing")
     return tuple(advice)

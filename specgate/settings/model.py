@@ -9,8 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from specgate.core.config import ALWAYS, NEVER, PolicyConfig, ProxyConfig, TimeoutConfig
+from specgate.core.config import (
+    ALWAYS,
+    NEVER,
+    Placement,
+    PolicyConfig,
+    ProxyConfig,
+    TimeoutConfig,
+)
 from specgate.core.curves import Curves
+from specgate.core.lanes import Lane
+from specgate.core.rules import RulesConfig
 from specgate.settings.addresses import HOST, LANE_URL
 from specgate.settings.kinds import FLAG, PATH, SECRET, Kind, choice, number
 
@@ -122,6 +131,59 @@ class Settings(BaseSettings):
         "the accept length that the spec lane's engine counts now. Prompts that speculate better "
         "or worse than those of the measurement then move the loads where speculation pays.",
         json_schema_extra=RELOAD,
+    )
+    pool: Annotated[Placement, choice("shared", "split")] = Field(
+        Placement.SHARED,
+        description="`shared`: both lanes draw on one pool of GPUs, so that all new requests go to "
+        "one side. `split`: each lane has GPUs of its own; the spec lane takes requests up to the "
+        "threshold in its own count, and what overflows goes to the plain one.",
+        json_schema_extra=RELOAD,
+    )
+    shadow: Annotated[Lane | None, choice("spec", "plain", off=True)] = Field(
+        None,
+        description="`spec` or `plain`: everything goes to that lane, while the gate decides, "
+        "counts and explains what it would have done. The other lane's URL may then be left out: "
+        "so one engine is enough to try it.",
+        json_schema_extra=RELOAD,
+    )
+    rules: Annotated[bool, FLAG] = Field(
+        default=True,
+        description="Whether a request with a feature that the spec lane's engine refuses under "
+        "speculation, or silently serves otherwise, goes to the plain lane. Which these are is in "
+        "[Rules by request](rules.md).",
+        json_schema_extra=RESTART,
+    )
+    forced_share: Annotated[
+        float | None,
+        number("a number above 0 and up to 1, or off", lambda n: 0 < n <= 1, words={"off": None}),
+    ] = Field(
+        0.3,
+        description="The share of recent sequences that must go to the plain lane by rules above "
+        "which the whole side is plain, on a shared pool: both lanes would run all the time and "
+        "slow each other down. `off` lets them.",
+        json_schema_extra=RESTART,
+    )
+    force_lane: Annotated[Literal["allow", "deny"], choice("allow", "deny")] = Field(
+        "deny",
+        description="Whether a client may name its lane in the header `x-specgate-lane`. Denied, "
+        "the header is dropped and changes nothing: one client could else have both lanes run "
+        "against each other.",
+        json_schema_extra=RESTART,
+    )
+    engine_admin: Annotated[Literal["refuse", "both"], choice("refuse", "both")] = Field(
+        "refuse",
+        description="What becomes of calls that change an engine (flushing a cache, loading "
+        "weights or adapters, sleeping, profiling): `refuse` answers 403, `both` sends them to "
+        "both lanes and answers with the worse of the two. Never to one alone.",
+        json_schema_extra=RESTART,
+    )
+    sticky_s: Annotated[float | None, _OFF_OR_POSITIVE] = Field(
+        None,
+        description="How long, in seconds after its last request, a conversation stays on the lane "
+        "that served it, where its prefix is cached; `off` lets every request follow the side. "
+        "It is known by `prompt_cache_key`, `session_id`, `x-session-id` or its first messages, "
+        "of which a hash is kept.",
+        json_schema_extra=RESTART,
     )
     connect_timeout_s: Annotated[float, _POSITIVE_S] = Field(
         5.0,
@@ -267,6 +329,14 @@ class Settings(BaseSettings):
             curves=self._curves,
             switches_per_h=self.switches_per_h,
             adaptive=self.adaptive,
+            placement=self.pool,
+            shadow=self.shadow,
+        )
+
+    @property
+    def by_request(self) -> RulesConfig:
+        return RulesConfig(
+            features=self.rules, sticky_s=self.sticky_s, forced_share=self.forced_share
         )
 
     @property
@@ -286,6 +356,9 @@ class Settings(BaseSettings):
             request_usage=self.request_usage,
             expose_headers=self.expose_headers,
             accel_buffering=self.accel_buffering,
+            force_lane=self.force_lane == "allow",
+            admin_to_both=self.engine_admin == "both",
+            keep_conversations=self.sticky_s is not None,
         )
 
     @classmethod

@@ -62,8 +62,10 @@ class EngineCollector(Collector):
         }
         for name, (text, value) in values.items():
             gauge = GaugeMetricFamily(f"sglang:{name}", text, labels=list(self._scheduler))
-            gauge.add_metric(list(self._scheduler.values()), value)
-            yield gauge
+            shown = engine.faults.metrics.get(name, value)
+            if shown is not None:
+                gauge.add_metric(list(self._scheduler.values()), float(shown))
+                yield gauge
 
     def _counters(self) -> Iterator[Metric]:
         meters, model = self._engine.meters, self._engine.model
@@ -76,8 +78,10 @@ class EngineCollector(Collector):
         }
         for name, (text, value) in values.items():
             counter = CounterMetricFamily(f"sglang:{name}", text, labels=list(self._tokenizer))
-            counter.add_metric(list(self._tokenizer.values()), value)
-            yield counter
+            shown = self._engine.faults.metrics.get(name, value)
+            if shown is not None:
+                counter.add_metric(list(self._tokenizer.values()), float(shown))
+                yield counter
 
     def _histograms(self) -> Iterator[Metric]:
         meters = self._engine.meters

@@ -1,12 +1,13 @@
 """Faults that a test may switch on while the engine runs: one value, checked when it is read."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 Factor = Annotated[float, msgspec.Meta(gt=0, le=1_000)]
+Shown = float | Literal["NaN", "+Inf", "-Inf"] | None
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,6 +23,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     health_hang_s         /health says 503, after so long (real seconds)
     slow_factor           every prefill and step takes so many times as long
     accept_length_factor  accept lengths times this, kept within 1 and K + 1
+    metrics               families of /metrics, by their names without `sglang:` and `_total`, that
+                          show this instead of their own value; with null they are not there
+    loads                 fields of /v1/loads, in the same way
+    unread                /metrics and /v1/loads are 404
     times                 only so many generation requests meet the first six; then they are over
     """
 
@@ -37,6 +42,9 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     health_hang_s: Seconds | None = None
     slow_factor: Factor = 1.0
     accept_length_factor: Factor = 1.0
+    metrics: dict[str, Shown] = {}
+    loads: dict[str, float | str | None] = {}
+    unread: bool = False
     times: Count | None = None
 
     def __post_init__(self) -> None:

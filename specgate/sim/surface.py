@@ -106,6 +106,8 @@ class Surface:
         )
 
     async def loads(self, request: Request) -> Response:
+        if self._engine.faults.unread:
+            return error_reply("Not Found", 404)
         if request.query_params.get("format", "json") != "json":
             return error_reply("the simulated engine gives /v1/loads as json only", 400)
         wanted = set(request.query_params.get("include", CORE).split(","))
@@ -123,6 +125,8 @@ class Surface:
         )
 
     async def metrics(self, request: Request) -> Response:
+        if self._engine.faults.unread:
+            return error_reply("Not Found", 404)
         content_type = "text/plain; version=0.0.4; charset=utf-8"
         return Response(exposition(self._engine), media_type=content_type)
 
@@ -189,4 +193,5 @@ class Surface:
             }
         if everything or QUEUES in wanted:
             load["queues"] = {"waiting": seen.waiting, "grammar": 0, "paused": 0, "retracted": 0}
-        return load
+        shown = {**load, **self._engine.faults.loads}
+        return {name: value for name, value in shown.items() if value is not None}

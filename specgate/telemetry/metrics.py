@@ -33,7 +33,9 @@ from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters, GateView
 from specgate.telemetry.exposition import ProcessFigures, exposition
+from specgate.telemetry.mixing import Mixing
 from specgate.telemetry.tally import Spread, Tally
+from specgate.telemetry.weighing import WeighingFigures
 
 _DURATION_BUCKETS = (
     *(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
@@ -73,8 +75,13 @@ class Metrics:
     ) -> None:
         self.registry = registry = CollectorRegistry()
         self._process = ProcessFigures(registry)
-        registry.register(_Live(view, version))
-        registry.register(_Engines(engines, clock))
+        for live in (
+            _Live(view, version),
+            _Engines(engines, clock),
+            Mixing(view),
+            WeighingFigures(view),
+        ):
+            registry.register(live)
 
         self._requests = Tally(
             "specgate_requests_total",
@@ -279,7 +286,7 @@ class _Live(Collector):
         )
         beyond = GaugeMetricFamily(
             "specgate_engine_load_beyond",
-            "Sequences that the lane's engine has in hand besides the gate's own; part of the load.",
+            "Sequences that the lane's engine has in hand besides the gate's; part of the load.",
             labels=["lane"],
         )
         for lane in Lane:

@@ -1,7 +1,7 @@
 """A request's log line: the one that is written for each request, so that it must be cheap.
 
-It is a msgspec Struct made by position and encoded in C: 0.6 of what a dict of its fields took, with
-`round`, which costs more than twice what `int` does.
+It is a msgspec Struct made by position and encoded in C: 0.6 of what a dict of its fields took,
+with `round`, which costs more than twice what `int` does.
 """
 
 import time

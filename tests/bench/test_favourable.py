@@ -45,7 +45,7 @@ def virtual_crossing(prompt_tokens: int) -> float:
 
     first, second = (math.log(tok_s(Lane.SPEC, c) / tok_s(Lane.PLAIN, c)) for c in LEVELS)
     assert first > 0 > second
-    return 2.0 ** (first / (first - second))
+    return float(2.0 ** (first / (first - second)))
 
 
 async def test_its_interval_holds_the_simulators_own_crossing(tmp_path):

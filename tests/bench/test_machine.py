@@ -47,7 +47,7 @@ def test_an_engine_here_is_known_by_its_address(urls, is_here):
     assert here(urls) is is_here
 
 
-@pytest.mark.parametrize(("share", "error"), [(0.4, 0.0), (0.9, machine.DISTURBED)])
+@pytest.mark.parametrize(("share", "error"), [(0.7, 0.0), (0.9, machine.DISTURBED)])
 async def test_a_busy_machine_is_told_and_widens_every_interval(
     tmp_path, monkeypatch, share, error
 ):

@@ -76,7 +76,7 @@ async def test_requests_are_sent_when_they_are_due_whatever_the_others_do():
     began = run.begin - due[5]
     # Late at most: other work on this machine never makes it early.
     assert all(by_index[i] >= began + due[i] - 0.002 for i in by_index)
-    assert seen["max_in_flight_seen"] > 1, "no request waits for another"
+    assert seen["max_in_flight_seen"] not in (0, 1), "no request waits for another"
     assert run.end - run.begin == pytest.approx(due[20] - due[5])
 
 
@@ -242,7 +242,7 @@ def test_rates_are_compared_where_both_arms_carry_them():
     profile = replace(shipped("reference"), open_loop=(loop,))
     assert loads(dumps(profile)) == profile
     assert profile.verdict == shipped("reference").verdict
-    assert list(doubts(profile)) == ["spec cannot carry 4.00/s: in flight grew"]
+    assert list(doubts(profile)) == ["spec cannot carry 4/s: in flight grew"]
     assert rate_table(loop).row_count == 4
     assert merged([profile]).open_loop == (loop,)
 

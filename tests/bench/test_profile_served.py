@@ -1,6 +1,7 @@
 """A profile under a running gate: a new file is taken by a reload, a broken one is not."""
 
 import signal
+from typing import Any
 
 from specgate.bench.shipped import shipped
 from specgate.core.profile import dumps
@@ -24,7 +25,7 @@ async def lane_of(gate: GateProcess) -> tuple[bytes, bytes]:
     return named[b"x-specgate-lane"], named[b"x-specgate-reason"]
 
 
-async def threshold_of(gate: GateProcess) -> object:
+async def threshold_of(gate: GateProcess) -> Any:
     return said(await get(gate.url + "/_specgate/status"))["threshold"]
 
 
@@ -68,4 +69,5 @@ async def test_a_changed_profile_is_taken_and_a_broken_one_is_told(tmp_path):
             gate.process.send_signal(signal.SIGHUP)
             taken = await gate.logged("settings_changed", count=2)
             assert (taken["names"], taken["source"]) == ("threshold", "SIGHUP")
-            assert (await lane_of(gate))[0] == b"spec"
+            # When it comes back to the spec side is the policy's affair.
+            assert round(await threshold_of(gate), 1) == 38.6

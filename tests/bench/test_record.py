@@ -8,7 +8,6 @@ import pytest
 from specgate.bench.asking import Manner
 from specgate.bench.environment import capped, differences, hidden, redacted, without_secrets
 from specgate.bench.faults import Misused
-from specgate.bench.meters import accept_length
 from specgate.bench.plan import Block, Group
 from specgate.bench.record import (
     CELLS,
@@ -20,6 +19,7 @@ from specgate.bench.record import (
     write_environment,
 )
 from specgate.bench.samples import Sample
+from specgate.engines.accepting import accept_length
 from tests.bench.test_plan import cell
 
 BLOCK = Block(group=Group(context=None, max_tokens=64), concurrency=2, repeat=0)

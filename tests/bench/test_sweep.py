@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from specgate.bench.plan import Block, Group, Plan
 from specgate.bench.prompts import deal, load
 from specgate.bench.record import CELLS, ENVIRONMENT, NOTES, REQUESTS, lines_of
 from specgate.bench.stage import Bench
-from specgate.core.cells import Cell
 from specgate.core.lanes import Lane
 from specgate.core.profile import loads
 from specgate.core.shape import Shape
@@ -24,7 +24,7 @@ from tests.bench.engines import calling, pair, saying, sse
 
 class Listener:
     def __init__(self) -> None:
-        self.cells: list[Cell] = []
+        self.cells: list[Any] = []
         self.warnings: list[str] = []
         self.said: list[str] = []
 

@@ -15,6 +15,7 @@ from tests.docs.metrics_page import metrics_page
 from tests.docs.policy_page import policy_page
 from tests.docs.profile_page import profile_page
 from tests.docs.reasons_page import reasons_page
+from tests.docs.replay_page import replay_page
 from tests.docs.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2] / "docs"
@@ -29,6 +30,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/control-api.md": control_page,
     "reference/profile.md": profile_page,
     "explanation/policy.md": policy_page,
+    "how-to/replay.md": replay_page,
 }
 
 

@@ -102,11 +102,15 @@ def measure(cell: Cell, seed: int) -> Row:
     arrivals = arrivals_of(cell.profile, cell.traffic, cell.load, seed)
     found = compare(curves, config, arrivals, World(contention=cell.contention))
     return Row(
-        cell,
-        profile.verdict.shape.value,
-        *(found.mean_s(way) for way in Way),
-        found.outcomes[Way.POLICY].switches / arrivals[-1].at * 3600,
-        found.share_of_win,
+        cell=cell,
+        shape=profile.verdict.shape.value,
+        policy=found.mean_s(Way.POLICY),
+        all_plain=found.mean_s(Way.ALL_PLAIN),
+        all_spec=found.mean_s(Way.ALL_SPEC),
+        instant=found.mean_s(Way.INSTANT),
+        clairvoyant=found.mean_s(Way.CLAIRVOYANT),
+        switches_per_h=found.outcomes[Way.POLICY].switches / arrivals[-1].at * 3600,
+        share_of_win=found.share_of_win,
     )
 
 

@@ -37,7 +37,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "burst": (1.1, 3.0),
 }
 
-PART = 8000
+PART = 6000
 
 
 def training() -> Iterator[Cell]:

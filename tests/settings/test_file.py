@@ -35,6 +35,14 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         burst = 1
         dwell_s = 1.5
         switches_per_h = 6
+        adaptive = false
+        pool = "split"
+        shadow = "off"
+        rules = false
+        forced_share = 0.5
+        force_lane = "allow"
+        engine_admin = "both"
+        sticky_s = 60
         connect_timeout_s = "2"
         first_byte_timeout_s = 3
         idle_timeout_s = "off"

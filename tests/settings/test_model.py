@@ -27,6 +27,7 @@ def test_each_setting_reaches_its_place():
         smoothing_s=1,
         burst=3,
         dwell_s=4,
+        adaptive=True,
         connect_timeout_s=5.5,
         first_byte_timeout_s=6,
         idle_timeout_s=7,
@@ -36,7 +37,7 @@ def test_each_setting_reaches_its_place():
     )
     timeouts = TimeoutConfig(connect_s=5.5, first_byte_s=6.0, idle_s=7.0, send_s=None)
     assert settings.policy == PolicyConfig(
-        threshold=NEVER, band=0.1, smoothing_s=1.0, burst=3.0, dwell_s=4.0
+        threshold=NEVER, band=0.1, smoothing_s=1.0, burst=3.0, dwell_s=4.0, adaptive=True
     )
     assert settings.timeouts == timeouts
     assert settings.proxy == ProxyConfig(
@@ -66,5 +67,5 @@ def test_the_process_environment_is_read_unless_another_is_given(monkeypatch):
 def test_what_a_reload_changes():
     assert reloadable_names() == {
         "spec_url", "plain_url", "threshold", "profile", "band", "smoothing_s", "burst", "dwell_s",
-        "switches_per_h",
+        "switches_per_h", "adaptive", "pool", "shadow",
     }  # fmt: skip

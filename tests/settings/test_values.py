@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from specgate.core.config import ALWAYS, NEVER
+from specgate.core.config import ALWAYS, NEVER, Placement
+from specgate.core.lanes import Lane
 from specgate.settings import Settings, SettingsError, env_name, kind_of, load
 
 LANES = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://b:2"}
@@ -52,6 +53,17 @@ def refusal(name, text):
         ("burst", "1", 1.0, 1),
         ("dwell_s", "0", 0.0, 0),
         ("switches_per_h", "0", 0, 0),
+        ("adaptive", "true", True, True),
+        ("pool", "Split", Placement.SPLIT, "split"),
+        ("shadow", "spec", Lane.SPEC, "spec"),
+        ("shadow", "off", None, "off"),
+        ("rules", "off", False, False),
+        ("forced_share", "1", 1.0, 1),
+        ("forced_share", "off", None, "off"),
+        ("force_lane", "Allow", "allow", "allow"),
+        ("engine_admin", "both", "both", "both"),
+        ("sticky_s", "300", 300.0, 300),
+        ("sticky_s", "off", None, "off"),
         ("connect_timeout_s", "0.25", 0.25, 0.25),
         ("first_byte_timeout_s", "600", 600.0, 600),
         ("idle_timeout_s", "OFF", None, "off"),
@@ -95,6 +107,14 @@ def test_a_printed_value_reads_as_itself():
         ("burst", [*NOT_NUMBERS, "0.99", "-2"], "a number, 1 or more"),
         ("dwell_s", [*NOT_NUMBERS, "-1"], SECONDS_OR_0),
         ("switches_per_h", [*NOT_NUMBERS, "-1", "1.5"], "a whole number, 0 or more"),
+        ("adaptive", ["2", "maybe"], "true or false"),
+        ("pool", ["both", "2"], "shared or split"),
+        ("shadow", ["both", "auto"], "spec, plain or off"),
+        ("rules", ["2", "maybe"], "true or false"),
+        ("forced_share", [*NOT_NUMBERS, "0", "1.1", "-1"], "a number above 0 and up to 1, or off"),
+        ("force_lane", ["true", "spec"], "allow or deny"),
+        ("engine_admin", ["allow", "plain"], "refuse or both"),
+        ("sticky_s", [*NOT_NUMBERS, "0", "-1"], SECONDS_OR_OFF),
         ("connect_timeout_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
         ("first_byte_timeout_s", [*NOT_NUMBERS, "0", "-1", "never"], SECONDS_OR_OFF),
         ("idle_timeout_s", [*NOT_NUMBERS, "0", "-1", "none"], SECONDS_OR_OFF),
@@ -125,6 +145,14 @@ def test_defaults():
         "burst": 2.0,
         "dwell_s": 60.0,
         "switches_per_h": 12,
+        "adaptive": False,
+        "pool": "shared",
+        "shadow": None,
+        "rules": True,
+        "forced_share": 0.3,
+        "force_lane": "deny",
+        "engine_admin": "refuse",
+        "sticky_s": None,
         "connect_timeout_s": 5.0,
         "first_byte_timeout_s": None,
         "idle_timeout_s": None,

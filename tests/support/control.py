@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.support.client import Response, connect
 from tests.support.live import LiveGate
+from tests.support.process import GateProcess
 from tests.support.stage import Stage
 
 TOKEN = "the-token"
@@ -12,7 +13,11 @@ KEY = [(b"Authorization", b"Bearer the-token"), (b"Content-Type", b"application/
 
 
 async def change(
-    on: Stage | LiveGate, method: bytes, path: str, body: Any = None, headers: Any = KEY
+    on: Stage | LiveGate | GateProcess,
+    method: bytes,
+    path: str,
+    body: Any = None,
+    headers: Any = KEY,
 ) -> Response:
     """One changing call; `body` as JSON, or the bytes as they are."""
     sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

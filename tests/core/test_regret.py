@@ -1,0 +1,83 @@
+"""What staying costs against what a switch costs, on lanes that are what they say."""
+
+import math
+
+import pytest
+
+from specgate.core.curves import Curve, Curves
+from specgate.core.demand import Demand
+from specgate.core.lanes import Lane
+from specgate.core.regret import Regret
+
+LOADS = (1.0, 10.0, 100.0)
+# Speculation pays twice over at the bottom, costs half at the top; they meet at 10.
+CURVES = Curves(
+    spec=Curve(LOADS, (200.0, 1000.0, 1500.0)),
+    plain=Curve(LOADS, (100.0, 1000.0, 3000.0)),
+    output_tokens=100.0,
+)
+
+
+def steady(side: Lane, load: int, *, durations: float, curves: Curves = CURVES) -> float:
+    """The regret's share of the price after so long at a load that a lane just holds."""
+    demand = Demand(curves, 0.0)
+    regret = Regret(curves, 0.0)
+    duration_s = 100.0 / curves.of(side).each(load)
+    step_s, marks, now = duration_s / load, [], 0.0
+    spec, plain = (load, 0) if side is Lane.SPEC else (0, load)
+    while now < durations * duration_s:
+        marks.append(demand.arrived(side, 1, now))
+        if len(marks) > load:
+            demand.left(marks.pop(0), now)
+        regret.step(now, side=side, spec=spec, plain=plain, demand=demand)
+        now += step_s
+    return regret.share
+
+
+@pytest.mark.parametrize(("side", "load"), [(Lane.SPEC, 2), (Lane.PLAIN, 60)])
+def test_on_the_better_side_nothing_is_regretted(side, load):
+    assert steady(side, load, durations=50) == 0.0
+
+
+@pytest.mark.parametrize(("side", "load"), [(Lane.SPEC, 90), (Lane.PLAIN, 2)])
+def test_on_the_worse_side_a_switch_is_worth_it_before_long(side, load):
+    assert steady(side, load, durations=30) >= 1.0
+
+
+def test_regret_needs_time():
+    assert steady(Lane.PLAIN, 2, durations=0.2) < 1.0
+
+
+def test_a_larger_gain_takes_less_time():
+    assert steady(Lane.SPEC, 90, durations=6) > steady(Lane.SPEC, 20, durations=6)
+
+
+def test_where_the_measurement_says_nothing_nothing_is_regretted():
+    unknown = Curves(
+        spec=CURVES.spec, plain=CURVES.plain, open=((0.5, math.inf),), output_tokens=100.0
+    )
+    for side, load in ((Lane.SPEC, 90), (Lane.PLAIN, 2)):
+        assert steady(side, load, durations=30, curves=unknown) == 0.0
+
+
+def test_each_switch_makes_the_next_one_dearer():
+    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
+    for second in range(5):
+        demand.arrived(Lane.PLAIN, 1, float(second))
+    shares = []
+    for number in range(3):
+        now = 5.0 + number
+        for tenth in range(1, 10):
+            regret.step(now + tenth / 10, side=Lane.PLAIN, spec=0, plain=2, demand=demand)
+        shares.append(regret.share)
+        regret.switched(now + 0.95)
+        regret.switched(now + 0.95)
+    assert shares[0] > shares[1] > shares[2] > 0.0
+
+
+def test_time_that_stands_still_changes_nothing():
+    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
+    demand.arrived(Lane.PLAIN, 1, 0.0)
+    first = regret.step(1.0, side=Lane.PLAIN, spec=0, plain=2, demand=demand)
+    assert regret.step(1.0, side=Lane.PLAIN, spec=0, plain=90, demand=demand) == first
+    assert regret.step(0.5, side=Lane.PLAIN, spec=0, plain=90, demand=demand) == first
