@@ -34,10 +34,10 @@ FLAGS = (
 _SECRET = re.compile(
     r"(^|_)(key|keys|secret|password|passwd|hf_token|auth|credential)s?(_|$)", re.I
 )
-_SECRET_OPTION = r"--?(?:[\w-]*[-_])?(?:keys?|password|passwd|secret|token|auth|credentials?)"
-_OPTION = re.compile(_SECRET_OPTION + r"""(?:=|\s+)("[^"]*"|'[^']*'|\S+)""", re.I)
+_HIDING_OPTION = r"--?(?:[\w-]*[-_])?(?:keys?|password|passwd|secret|token|auth|credentials?)"
+_OPTION = re.compile(_HIDING_OPTION + r"""(?:=|\s+)("[^"]*"|'[^']*'|\S+)""", re.I)
 """An option of a command line that takes a secret, with its value; `--max-tokens 5` is none."""
-_BARE_OPTION = re.compile(_SECRET_OPTION, re.I)
+_BARE_OPTION = re.compile(_HIDING_OPTION, re.I)
 
 
 async def look(arm: Arm, http: httpx2.AsyncClient) -> dict[str, Any]:

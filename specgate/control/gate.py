@@ -110,11 +110,17 @@ class Gate:
         if asked is not None:
             effects = EFFECTS[self._lanes[Lane.SPEC].engine]
             forced = self._mode is not Mode.AUTO or self._policy.shadow is not None
-            counted = sequences if avoid is None else 0
             decision = self._rules.over(
-                asked, decision, self._usable, effects, now, forced=forced, counted=counted
+                asked,
+                decision,
+                self._usable,
+                effects,
+                now,
+                forced=forced,
+                sequences=sequences,
+                avoid=avoid,
             )
-        if avoid is not None:
+        elif avoid is not None:
             decision = rerouted(decision, avoid)
         entry = self._ledger.enter(decision.lane, sequences, now)
         self._catch_up(now)
@@ -198,7 +204,9 @@ class Gate:
         lane, other = self._lanes[origin.lane], self._lanes[origin.lane.other]
         # One engine in both lanes has the other's sequences in hand too.
         if lane.origin == origin and other.origin.url != origin.url:
-            self._beyond.saw(origin.lane, sequences, self._clock())
+            now = self._clock()
+            self._beyond.ours(self._ledger.counts(), now)
+            self._beyond.saw(origin.lane, sequences, now)
 
     # What operators change
 

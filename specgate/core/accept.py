@@ -27,8 +27,10 @@ MEMORY = 7.0
 PRIOR = 3.0
 """The bench's value counts for so many requests."""
 
-FADE_S = 150.0
-"""While nothing is seen, the evidence falls by e in so many seconds: by 98 % in ten minutes."""
+FADE_S = 400.0
+"""While nothing is seen, the evidence is left to exp(-(age / FADE_S)^3): nearly all of it for two
+minutes, so that a gate which has just left the spec lane does not come straight back on a memory
+that fades, two thirds after five, and 3 % after ten."""
 
 LONGEST = 64.0
 """Above it no accept length is believed, where the number of draft steps is unknown."""
@@ -166,7 +168,7 @@ class AcceptLength:
         if self._at is None or self._weight <= 0.0:
             return Estimate(self.bench, 1.0, TRAFFICS_DIFFER, 0.0, None)
         age_s = max(0.0, now - self._at)
-        fade = math.exp(-age_s / FADE_S)
+        fade = _left_after(age_s)
         live = self._weight * fade
         prior = PRIOR + (self._prior - PRIOR) * fade
         length = (live + prior) / (self._inverse * fade + prior / self.bench)
@@ -189,12 +191,16 @@ class AcceptLength:
     def _age(self, now: float) -> None:
         """Let time pass to `now`; a clock that stands still or goes back ages nothing."""
         if self._at is not None and now > self._at:
-            fade = math.exp(-(now - self._at) / FADE_S)
+            fade = _left_after(now - self._at)
             self._weight *= fade
             self._squares *= fade**2
             self._inverse *= fade
             self._prior = PRIOR + (self._prior - PRIOR) * fade
         self._at = now if self._at is None else max(now, self._at)
+
+
+def _left_after(age_s: float) -> float:
+    return math.exp(-((age_s / FADE_S) ** 3))
 
 
 def _went_back(before: Counted, after: Counted) -> bool:

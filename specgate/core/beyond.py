@@ -15,16 +15,22 @@ LAG_S = 10.0
 """40 decode steps of a quarter of a second: engines are not later than that."""
 
 
+APART_S = 0.5
+"""Readings that are less apart are one: the gate counts its own four times a second."""
+
+
 class _Excess:
     """Of one lane."""
 
-    __slots__ = ("at", "before", "latest", "ours")
+    __slots__ = ("at", "before", "begun", "latest", "ours")
 
     def __init__(self) -> None:
         self.ours: deque[tuple[float, int]] = deque()
         """(when, how many), each larger than those after it: the first is the most."""
         self.before = self.latest = 0
         self.at: float | None = None
+        """Of the last reading; `begun`: of the first of those that are one with it."""
+        self.begun = 0.0
 
     def had(self, count: int, now: float) -> None:
         ours = self.ours
@@ -35,11 +41,16 @@ class _Excess:
             ours.popleft()
 
     def saw(self, reported: int, now: float, fresh_s: float) -> None:
-        old = self.at is None or now - self.at > fresh_s
-        self.before = 0 if old else self.latest
         most = self.ours[0][1] if self.ours else reported
-        self.latest = max(0, reported - most)
+        excess = max(0, reported - most)
+        fresh = self.at is not None and now - self.at <= fresh_s
         self.at = now
+        if fresh and now - self.begun < APART_S:
+            self.latest = min(self.latest, excess)
+            return
+        self.before = self.latest if fresh else 0
+        self.latest = excess
+        self.begun = now
 
     def now(self, now: float, fresh_s: float) -> int:
         if self.at is None or now - self.at > fresh_s:

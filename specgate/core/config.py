@@ -31,7 +31,7 @@ class PolicyConfig:
     burst: an instantaneous load of burst x threshold leaves the spec side at once; >= 1.
     dwell_s: least time after a switch before the gate comes back to the spec side.
     curves: what a profile says of both lanes. With them the side is weighed, and threshold, band,
-        smoothing and dwell are not used.
+        smoothing, burst and dwell are not used.
     switches_per_h: with curves, after so many within an hour the gate stays on the plain side.
     adaptive: with curves, they are moved by the live accept length (`core.adaptive`).
     placement: on a shared pool the whole gate switches; split, each request is placed.

@@ -140,11 +140,9 @@ class Demand:
         return self._counts[lane] + self._beyond[lane]
 
     def _taken(self) -> float:
-        """Tokens a second that the sequences beyond get."""
-        if not any(self._beyond.values()):
-            return 0.0
-        share = self._share if all(self._all(lane) for lane in Lane) else 1.0
-        return share * sum(
+        """Tokens a second that the sequences beyond would get if the other lane were idle: that it
+        is not may well be why there are so many of them."""
+        return sum(
             count * self._curves.of(lane).each(self._all(lane))
             for lane, count in self._beyond.items()
             if count

@@ -35,8 +35,8 @@ next request would stay.
 
 Weighed, with the curves of a profile (`core.regret`), in place of 3 and 4:
 
-3w. Leave the spec side at a burst: the count is burst x the upper edge of the loads where
-    speculation pays, or more. Else leave a side when the regret of staying has reached the price of
+3w. Leave the spec side at a burst: the count is well above the upper edge of the loads
+    where speculation pays. Else leave a side when the regret of staying has reached the price of
     a switch; `over_capacity` where more is offered than the spec lane can give.
 4w. The spec side is entered only when the last drain is over (`dwell`), and not after
     `switches_per_h` switches within an hour (`switch_limit`).
@@ -252,7 +252,8 @@ def _measured_side(config: PolicyConfig, threshold: float, now: Situation) -> tu
 def _weighed_side(config: PolicyConfig, now: Situation, weighed: Weighed) -> tuple[Lane, Reason]:
     worth = weighed.regret >= 1.0
     if now.side is Lane.SPEC:
-        if now.in_flight + now.arriving >= config.burst * weighed.edge:
+        # A backlog that came along with a switch is no burst.
+        if weighed.settled and now.in_flight + now.arriving >= weighed.burst:
             return Lane.PLAIN, Reason.BURST
         if worth:
             over = weighed.offered >= weighed.top
@@ -263,7 +264,7 @@ def _weighed_side(config: PolicyConfig, now: Situation, weighed: Weighed) -> tup
             return Lane.PLAIN, Reason.SWITCH_LIMIT
         if not weighed.settled:
             return Lane.PLAIN, Reason.DWELL
-        if now.in_flight + max(1, now.arriving) < config.burst * weighed.edge:
+        if now.in_flight + max(1, now.arriving) < weighed.burst:
             return Lane.SPEC, Reason.PAYS
     return Lane.PLAIN, _STAYS[now.side][weighed.standing]
 

@@ -13,8 +13,8 @@ few per cent only after many, and noise about zero hardly ever.
             (`core.demand`), which moves before the load does, and while a drain inflates the load
             it alone counts. 0 where the measurement does not say which lane is better.
     regret  the gain's sum over time, never below 0.
-    price   leaving the spec side LEAVE, the plain side ENTER mean durations of a sequence; doubled
-            with every two switches that were made lately, so that whatever keeps the gate going to
+    price   leaving the spec side LEAVE, the plain side ENTER mean durations of a sequence; dearer
+            with every switch that was made lately, so that whatever keeps the gate going to
             and fro pays ever more for it. The duration is the one when the regret began to grow: an
             overloaded lane's durations grow with its backlog, and would put off its own rescue.
 
@@ -35,9 +35,9 @@ class Constants(NamedTuple):
 
     leave: float = 0.3
     enter: float = 1.0
-    rescue: float = 0.2
+    rescue: float = 0.17
     """The price where more is offered than this lane can give, and less than the other can."""
-    drain_price: float = 3.0
+    drain_price: float = 1.7
     """Weight of what the drain costs in throughput."""
     recovery: float = 5.0
     """At most so many times the shortfall of the drain is reckoned for catching up."""
@@ -49,10 +49,12 @@ class Constants(NamedTuple):
     """Time constant of the load that is seen."""
     horizon: float = 5.0
     """How far ahead a backlog is reckoned where more is offered than a lane can give."""
-    backoff: float = 1.41
+    backoff: float = 1.72
     """Factor on the price for each switch that was made lately."""
-    forget: float = 60.0
+    forget: float = 120.0
     """Time constant of `lately`."""
+    burst: float = 1.2
+    """A count of so many times the paying loads' upper edge leaves the spec side at once."""
     settled: float = 0.1
     """A drain is over when the old lane's share of the load is no more than this."""
     drain: float = 3.0

@@ -106,18 +106,21 @@ class Rules:
         now: float,
         *,
         forced: bool,
-        counted: int,
+        sequences: int,
+        avoid: Lane | None = None,
     ) -> Decision:
         """All rules over the policy's decision. effects: the spec lane's engine's, by the feature's
-        name. forced: rule 2 holds. counted: the request's sequences, 0 if they were counted."""
+        name. forced: rule 2 holds. avoid: the lane that did not take the request just now."""
         rule = self._features(asked, effects)
-        if rule is not None and counted:
-            self.share.forced(counted, self.arrived)
+        if rule is not None and avoid is None:
+            self.share.forced(sequences, self.arrived)
         wish = self.held(asked.state, now)
         if wish is None and not forced:
             wish = requested(asked) or rule or self._sticky(asked, now)
         if wish is not None:
             decision = granted(wish, decision, usable)
+        if avoid is not None:
+            decision = rerouted(decision, avoid)
         if self._conversations is not None and asked.conversation is not None:
             self._conversations.hold(asked.conversation, decision.lane, now)
         return decision

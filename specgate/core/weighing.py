@@ -19,7 +19,7 @@ class Weighed(NamedTuple):
     """What the policy looks at with curves, as of the last step.
 
     regret: as a share of the price of a switch. standing: of the load, as `Curves.standing` says.
-    edge: upper end of the paying interval below the count, infinity for none. offered, top: tokens
+    burst: the count that is one, infinity for none. offered, top: tokens
     a second, asked of the pool, and at most given by the spec lane. first_edge: the load up to
     which speculation pays from the first request on. settled: the last drain is over.
     lately: switches within the last hour.
@@ -27,7 +27,7 @@ class Weighed(NamedTuple):
 
     regret: float
     standing: int
-    edge: float
+    burst: float
     offered: float
     top: float
     first_edge: float
@@ -48,6 +48,7 @@ class Weighing:
     ) -> None:
         """share: how fast a lane is while both work."""
         self.curves = curves
+        self._constants = constants
         self.demand = Demand(curves, now, share=share, reach=constants.arrivals)
         self._regret = Regret(curves, now, share=share, constants=constants)
         self._meter = Meter(curves, now)
@@ -118,7 +119,7 @@ class Weighing:
         return Weighed(
             self._regret.share,
             self.curves.standing(self._regret.seen),
-            self.curves.edge_below(counts.total + beyond.total),
+            self._constants.burst * self.curves.edge_below(counts.total + beyond.total),
             self.demand.offered(now),
             self.curves.spec.top,
             self.curves.first_edge,

@@ -32,7 +32,7 @@ from specgate.engines.routes import classify
 from specgate.proxy.account import Account
 from specgate.proxy.both import Answers, ask_all
 from specgate.proxy.downstream import Downstream
-from specgate.proxy.intake import TO_BOTH, Intake, take_in
+from specgate.proxy.intake import TO_BOTH, Intake, admin_refused, take_in
 from specgate.proxy.relay import relay
 from specgate.proxy.replies import fault_reply, own_headers
 from specgate.proxy.watch import WhilePresent, within
@@ -57,11 +57,12 @@ class Forwarder:
         try:
             with WhilePresent(down):
                 account.route = route = classify(account.method, account.path)
-                intake = await take_in(down, route, self.config)  # 2
+                to_both = route in TO_BOTH and self._goes_to_both(route, down.path)
+                intake = await take_in(down, route, self.config, held=to_both)  # 2
                 account.sequences = intake.sequences
                 account.asks_usage = intake.asks_usage
                 account.taken_in_at = self.clock()
-                if route in TO_BOTH and not self._is_held(intake):
+                if to_both and not self._is_held(intake):
                     await self._serve_by_both(down, intake, account)
                     return
                 try:
@@ -125,6 +126,15 @@ class Forwarder:
             await relay(response, down, account, self.config, self.clock)
         finally:
             await answers.aclose()
+
+    def _goes_to_both(self, route: RouteClass, path: str) -> bool:
+        """Whether such calls may: where there are two engines. Raises RequestRefused for those that
+        the settings refuse."""
+        if len(self.gate.origins()) == 1:
+            return False
+        if route is RouteClass.ADMIN and not self.config.admin_to_both:
+            raise admin_refused(path)
+        return True
 
     def _is_held(self, intake: Intake) -> bool:
         """Whether a call is about what one lane is known to hold."""

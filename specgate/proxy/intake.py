@@ -38,15 +38,17 @@ class Intake(NamedTuple):
     asked: Asked | None = None
 
 
-async def take_in(down: Downstream, route: RouteClass, config: ProxyConfig) -> Intake:
+async def take_in(
+    down: Downstream, route: RouteClass, config: ProxyConfig, *, held: bool = False
+) -> Intake:
     """Read what deciding needs. Raises ClientGone if the client leaves meanwhile, and
-    RequestRefused for what the settings refuse."""
+    RequestRefused for a lane's name that is none.
+
+    held: all of the body is needed, as it may go to both lanes; RequestRefused if it is too large.
+    """
     generates = route in GENERATES
-    if route is RouteClass.ADMIN and not config.admin_to_both:
-        raise _admin_refused(down.path)
     named = _named(down) if config.force_lane and LANE_HEADER in down.values else None
     asked = None if named is None else Asked(lane=named)
-    held = route in TO_BOTH
     length = down.length
     if length == 0:
         if route is RouteClass.STORED:
@@ -104,7 +106,8 @@ def _named(down: Downstream) -> Lane:
     return Lane(name)
 
 
-def _admin_refused(path: str) -> RequestRefused:
+def admin_refused(path: str) -> RequestRefused:
+    """For a call that changes an engine, where there are two."""
     return RequestRefused(
         403,
         f"{path[:100]} changes an engine, and behind this gate there are two: call each engine "

@@ -4,16 +4,9 @@ Every label's values come from a closed set; nothing that a client sends becomes
 our own: an engine's would add up with the engine's in a query.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-)
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from specgate.core.errors import FailureKind
 from specgate.core.events import (
@@ -27,12 +20,13 @@ from specgate.core.events import (
     RequestEnded,
     SettingsChanged,
 )
-from specgate.core.health import Health, Sign
+from specgate.core.health import Sign
 from specgate.core.lanes import Lane
-from specgate.core.policy import Mode, Reason
+from specgate.core.policy import Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters, GateView
 from specgate.telemetry.exposition import ProcessFigures, exposition
+from specgate.telemetry.live import EngineFigures, LiveFigures
 from specgate.telemetry.mixing import Mixing
 from specgate.telemetry.tally import Spread, Tally
 from specgate.telemetry.weighing import WeighingFigures
@@ -76,8 +70,8 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self._process = ProcessFigures(registry)
         for live in (
-            _Live(view, version),
-            _Engines(engines, clock),
+            LiveFigures(view, version),
+            EngineFigures(engines, clock),
             Mixing(view),
             WeighingFigures(view),
         ):
@@ -259,148 +253,3 @@ def status_class(event: RequestEnded) -> str:
 
 
 _HUNDREDS = {2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
-
-
-class _Live(Collector):
-    """Read from the gate at the scrape: what is not stored cannot be stale."""
-
-    def __init__(self, view: Callable[[], GateView], version: str) -> None:
-        self._view = view
-        self._version = version
-
-    def collect(self) -> Iterable[Metric]:
-        view = self._view()
-        in_flight = GaugeMetricFamily(
-            "specgate_in_flight", "Sequences in flight, from the ledger.", labels=["lane"]
-        )
-        for lane in Lane:
-            in_flight.add_metric([lane], view.counts.of(lane))
-        yield in_flight
-        yield GaugeMetricFamily(
-            "specgate_oldest_in_flight_seconds",
-            "Age of the oldest request in flight, 0 for none.",
-            value=view.oldest_s or 0.0,
-        )
-        yield GaugeMetricFamily(
-            "specgate_load", "The load that the policy compares, in sequences.", value=view.load
-        )
-        beyond = GaugeMetricFamily(
-            "specgate_engine_load_beyond",
-            "Sequences that the lane's engine has in hand besides the gate's; part of the load.",
-            labels=["lane"],
-        )
-        for lane in Lane:
-            beyond.add_metric([lane], view.beyond.of(lane))
-        yield beyond
-        yield from _accept_length(view)
-        yield from _edges(view)
-        yield _one_of("specgate_side", "The side for new requests: 1 for it.", view.side, Lane)
-        yield _one_of("specgate_mode", "Who decides the side: 1 for it.", view.mode, Mode)
-        switches = CounterMetricFamily(
-            "specgate_switches", "Times that the gate changed side for new requests."
-        )
-        switches.add_metric([], view.switches)
-        yield switches
-        health = GaugeMetricFamily(
-            "specgate_lane_health", "A lane's state: 1 for it.", labels=["lane", "state"]
-        )
-        for lane, seen in view.lanes.items():
-            for state in Health:
-                health.add_metric([lane, state], float(seen.health is state))
-        yield health
-        yield InfoMetricFamily(
-            "specgate_build", "What is running.", value={"version": self._version}
-        )
-
-
-class _Engines(Collector):
-    """What the engines count themselves: a stream that states no usage is counted here alone."""
-
-    def __init__(
-        self, latest: Callable[[], Mapping[Lane, EngineCounters]], clock: Callable[[], float]
-    ) -> None:
-        self._latest = latest
-        self._clock = clock
-
-    def collect(self) -> Iterable[Metric]:
-        tokens = CounterMetricFamily(
-            "specgate_engine_output_tokens",
-            "Output tokens by the engine's own counter; no series where it has none.",
-            labels=["lane"],
-        )
-        age = GaugeMetricFamily(
-            "specgate_engine_read_age_seconds",
-            "Time since the engine's counters were last read.",
-            labels=["lane"],
-        )
-        for lane, read in self._latest().items():
-            tokens.add_metric([lane], read.output_tokens)
-            age.add_metric([lane], self._clock() - read.at)
-        yield tokens
-        yield age
-
-
-def _edges(view: GateView) -> Iterable[Metric]:
-    """Without a threshold there are no edges, and no series: absent is not 0."""
-    policy = view.policy
-    for name, text, value in (
-        ("specgate_threshold", "The load below which the gate speculates.", policy.threshold),
-        (
-            "specgate_plain_above",
-            "The load at which the gate leaves the spec side.",
-            policy.plain_above,
-        ),
-        (
-            "specgate_speculate_below",
-            "The load below which the gate comes back to the spec side.",
-            policy.speculate_below,
-        ),
-    ):
-        family = GaugeMetricFamily(name, text)
-        if value is not None:
-            family.add_metric([], value)
-        yield family
-
-
-def _accept_length(view: GateView) -> Iterable[Metric]:
-    """Only with a profile that has the bench's; the age only once something was learnt."""
-    accept = view.accept
-    for name, text, value in (
-        (
-            "specgate_accept_length",
-            "Tokens that a decode step of the spec lane yields a sequence, of recent requests.",
-            None if accept is None else accept.live,
-        ),
-        (
-            "specgate_accept_length_error",
-            "Its standard error.",
-            None if accept is None else accept.standard_error,
-        ),
-        (
-            "specgate_accept_length_age_seconds",
-            "Time since something was last learnt of it from the engine.",
-            None if accept is None else accept.age_s,
-        ),
-        (
-            "specgate_accept_length_bench",
-            "The same in the profile's measurement.",
-            None if accept is None else accept.bench,
-        ),
-        (
-            "specgate_accept_length_break_even",
-            "The accept length at which speculation would just pay at the load that is.",
-            None if accept is None else accept.break_even,
-        ),
-    ):
-        family = GaugeMetricFamily(name, text)
-        if value is not None:
-            family.add_metric([], value)
-        yield family
-
-
-def _one_of(name: str, text: str, now: str, values: Iterable[str]) -> Metric:
-    label = name.rsplit("_", 1)[1]
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value in values:
-        family.add_metric([value], float(value == now))
-    return family

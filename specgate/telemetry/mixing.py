@@ -1,4 +1,4 @@
-"""Metrics of both lanes at once: how long they shared the pool, and who must be on the plain one."""
+"""Metrics of both lanes at once: how long they shared the pool, and what is forced to plain."""
 
 from collections.abc import Callable, Iterable
 

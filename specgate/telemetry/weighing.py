@@ -30,8 +30,8 @@ class WeighingFigures(Collector):
         )
         gain = GaugeMetricFamily(
             "specgate_gain_seconds",
-            "Seconds of mean latency gained over serving everything from one lane, since the start; "
-            "by the profile, with its interval where it has one.",
+            "Seconds of mean latency gained over serving everything from one lane, since the "
+            "start; by the profile, with its interval where it has one.",
             labels=["against", "bound"],
         )
         if view.weighed is not None and view.gain is not None:

@@ -337,12 +337,14 @@ async def test_b11_body_changed_by_reencoding(upstream: str):
 async def test_b12_empty_post(upstream: str):
     """It went up with a chunked coding, or with no framing at all."""
     lengths: Iterable[list[tuple[bytes, bytes]]] = ([], [(b"Content-Length", b"0")])
-    async with stage(upstream=upstream) as on, connect(on.url) as client:
+    async with stage(upstream=upstream, engine_admin="both") as on, connect(on.url) as client:
         for headers in lengths:
+            on.spec.answer_next(response(200, b"flushed"))
             on.plain.answer_next(response(200, b"flushed"))
             reply = await client.request(b"POST", b"/flush_cache", headers)
             assert reply.body.data == b"flushed"
-        for request in on.plain.requests:
+        assert on.spec.requests_total == on.plain.requests_total == 2
+        for request in (*on.spec.requests, *on.plain.requests):
             assert request.values(b"content-length") == [b"0"]
             assert request.values(b"transfer-encoding") == []
             assert request.raw_body == b""

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from specgate.core.config import PolicyConfig
 from specgate.core.events import RequestEnded
+from specgate.core.lanes import Lane
+from specgate.core.routes import RouteClass
+from specgate.core.rules import CONVERSATIONS_MOST, HELD_MOST, Asked, RulesConfig
 from tests.perf.counting import allow_files, calls_per_request
 from tests.support.client import CHAT, JSON, chat, chat_request, connect, get
 from tests.support.invariants import rss_mb
@@ -29,6 +33,7 @@ from tests.support.lanes import (
     sse_response,
 )
 from tests.support.process import serve_process
+from tests.support.scripted import manual_gate
 from tests.support.stage import stage
 
 
@@ -115,6 +120,26 @@ async def test_i04_unbounded_structures():
         before = await ask(range(200))
         after = await ask(range(200, 1400))
         assert after - before < 300
+
+
+def test_i04_ids_and_conversations():
+    """The same of what the gate keeps on purpose: 100,000 of each."""
+    gate, clock, _ = manual_gate(PolicyConfig(threshold=4), RulesConfig(sticky_s=3600))
+    origin = gate.origin(Lane.SPEC)
+    for number in range(100_000):
+        gate.learn(origin, f"resp_{number}")
+        asked = Asked(state=f"unknown-{number}", conversation=number.to_bytes(16, "big"))
+        with gate.admit(RouteClass.CHAT, 1, asked=asked):
+            clock.advance(0.001)
+    assert len(gate._rules._held) == HELD_MOST
+    assert gate._rules._conversations is not None
+    assert len(gate._rules._conversations) == CONVERSATIONS_MOST
+    assert gate.holds("resp_99999")
+    assert not gate.holds("resp_0")
+    assert gate.view().counts.total == 0
+    clock.advance(25 * 3600)
+    assert not gate.holds("resp_99999")
+    assert len(gate._rules._held) == 0
 
 
 async def test_i05_loop_blocked_by_own_work():

@@ -1,8 +1,32 @@
-"""Case M06: what the gate says to those who want no plain exchange."""
+"""Cases M04 and M06: what one engine holds, and those who want no plain exchange."""
 
-from tests.support.client import connect, request_bytes
+import json
+
+import pytest
+
+from specgate.core.policy import Mode
+from tests.support.client import JSON, connect, request_bytes
+from tests.support.lanes import error_response, json_response
 from tests.support.refusals import read_refusal
 from tests.support.stage import stage
+
+
+@pytest.mark.usefixtures("form")
+async def test_m04_multi_turn_ids_and_state():
+    """A response was stored on one lane, and the next turn went to the other: a silent 404."""
+    turn = json.dumps({"input": "And then?", "previous_response_id": "resp_1"}).encode()
+    target = b"/v1/responses"
+    async with stage(threshold="always") as on:
+        on.spec.answer("*", json_response(200, {"id": "resp_1", "object": "response"}))
+        on.plain.answer("*", error_response(404, "no such response"))
+        assert (await on.ask(target=target, headers=[JSON], body=b'{"input": "Hi"}')).status == 200
+        on.gate.service.gate.set_mode(Mode.PLAIN)
+        reply = await on.ask(target=target, headers=[JSON], body=turn)
+        assert (reply.status, reply.values(b"x-specgate-reason")) == (200, [b"held"])
+        assert (await on.ask(b"GET", target + b"/resp_1", [])).status == 200
+        assert on.plain.requests == []
+        # Of one that the gate was not told of, no 404 is believed that one lane says alone.
+        assert (await on.ask(b"GET", target + b"/resp_0", [])).status == 200
 
 
 async def test_m06_websocket_upgrade():

@@ -93,10 +93,12 @@ def test_unseen_it_ages_and_the_bench_s_comes_back_within_ten_minutes():
     factors = [each.factor for each in (at_once, *aged)]
     errors = [each.standard_error for each in (at_once, *aged)]
     assert factors == sorted(factors)
-    assert errors == sorted(errors)
+    assert errors[1:] == sorted(errors[1:])
+    assert errors[-1] > 5 * errors[0]
     assert factors[0] < 0.52
     assert factors[1] < 0.6
-    assert factors[-1] > 0.94
+    assert factors[-1] > 0.92
+    assert lane.accept.estimate(lane.now + 720).factor > 0.99
     assert aged[-1].age_s == 600
     # And what comes then is believed as quickly as at first.
     lane.now += 600

@@ -26,6 +26,16 @@ def test_two_readings_in_a_row_are_believed_and_the_smaller_counts():
     assert beyond.counts(11).total == 0
 
 
+def test_readings_at_once_are_one():
+    beyond = made()
+    for at in (1.0, 1.1, 1.2):
+        beyond.saw(Lane.SPEC, 9, at)
+        assert beyond.counts(at).spec == 0
+    beyond.saw(Lane.SPEC, 7, 1.3)
+    beyond.saw(Lane.SPEC, 9, 1.6)
+    assert beyond.counts(1.6).spec == 7
+
+
 def test_an_old_reading_says_nothing():
     beyond = made()
     for at in (1, 6):

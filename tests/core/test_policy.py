@@ -144,6 +144,9 @@ situations = st.builds(
     arriving=st.integers(0, 20),
     smoothed=st.floats(0, 300),
     usable=st.frozensets(st.sampled_from(Lane)),
+    weighed=st.none(),
+    on_spec=st.integers(0, 300),
+    forced=st.booleans(),
 )
 
 

@@ -1,10 +1,14 @@
 """The rules in their order, without a socket: `core.rules` says what they are."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
+from specgate.core.config import ALWAYS, NEVER, Placement, PolicyConfig
 from specgate.core.forced import ForcedShare
 from specgate.core.lanes import Lane
-from specgate.core.policy import Decision, Reason
+from specgate.core.policy import Decision, Mode, Reason, Situation, decide
 from specgate.core.rules import Asked, Effect, Rules, RulesConfig, rerouted
 
 SPEC, PLAIN = Lane.SPEC, Lane.PLAIN
@@ -18,8 +22,9 @@ def made(**config) -> Rules:
     return Rules(RulesConfig(**config))
 
 
-def over(rules, asked, decision=BY_SPEC, usable=BOTH, *, forced=False, counted=1, now=1.0):
-    made = rules.over(asked, decision, usable, EFFECTS, now, forced=forced, counted=counted)
+def over(rules, asked, decision=BY_SPEC, usable=BOTH, *, now=1.0, forced=False, **more):
+    more = {"sequences": 1, **more}
+    made = rules.over(asked, decision, usable, EFFECTS, now, forced=forced, **more)
     assert (made.side, made.side_reason) == (decision.side, decision.side_reason)
     return made.lane, made.reason
 
@@ -117,6 +122,13 @@ def test_a_conversation_stays_for_so_long_after_its_last_request():
     assert over(rules, asked, BY_PLAIN, now=183) == (PLAIN, Reason.COSTS)
 
 
+def test_a_conversation_is_where_its_request_went_in_the_end():
+    rules = made(sticky_s=60)
+    asked = Asked(conversation=b"c")
+    assert over(rules, asked, BY_SPEC, avoid=SPEC) == (PLAIN, Reason.REROUTED)
+    assert over(rules, asked, BY_SPEC) == (PLAIN, Reason.STICKY)
+
+
 def share_of(forced_in_ten: int, sequences: int, share: ForcedShare, total: int = 0) -> int:
     """So many requests of one sequence; the total after them."""
     for number in range(sequences):
@@ -168,12 +180,23 @@ def test_without_a_limit_it_is_never_over():
     assert share.read(total) == pytest.approx(1.0)
 
 
+def test_a_share_that_is_over_keeps_the_policy_from_the_spec_side():
+    always = PolicyConfig(threshold=ALWAYS)
+    now = Situation(Mode.AUTO, SPEC, math.inf, 0, 1, 0.0, BOTH, forced=True)
+    assert decide(always, now)[2:] == (PLAIN, Reason.FORCED_SHARE)
+    assert decide(always, now._replace(mode=Mode.SPEC))[2:] == (SPEC, Reason.FORCED)
+    split = replace(always, placement=Placement.SPLIT)
+    assert decide(split, now)[2:] == (SPEC, Reason.ALWAYS)
+    never = PolicyConfig(threshold=NEVER)
+    assert decide(never, now)[2:] == (PLAIN, Reason.NEVER)
+
+
 def test_rules_count_what_must_go_to_plain_once_and_only_that():
     rules = made()
     for _ in range(3):
         rules.arrived += 100
-        over(rules, Asked(features=("min_p",)), counted=100)
-        over(rules, Asked(features=("min_p",)), counted=0)  # its reroute
+        over(rules, Asked(features=("min_p",)), sequences=100)
+        over(rules, Asked(features=("min_p",)), sequences=100, avoid=PLAIN)
     assert rules.share.over
     assert rules.share.read(300) == pytest.approx(0.78, abs=0.01)
     rules = made()

@@ -16,6 +16,7 @@ from tests.docs.policy_page import policy_page
 from tests.docs.profile_page import profile_page
 from tests.docs.reasons_page import reasons_page
 from tests.docs.replay_page import replay_page
+from tests.docs.rules_page import rules_page
 from tests.docs.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2] / "docs"
@@ -24,6 +25,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
     "reference/metrics.md": metrics_page,
     "reference/reasons.md": reasons_page,
+    "reference/rules.md": rules_page,
     "reference/headers.md": headers_page,
     "reference/events.md": events_page,
     "reference/cli.md": cli_page,

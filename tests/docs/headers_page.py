@@ -27,7 +27,8 @@ This list is complete.
 4. **Framing** is made anew for each connection. A chunked request body is sent on chunked, without
    `Content-Length`. A POST, PUT or PATCH without a body is sent with `Content-Length: 0`.
 5. **`$prefix*`** belongs to the gate alone. Such headers of a client do not reach the engine, and
-   such headers of an engine do not reach the client.
+   such headers of an engine do not reach the client. Of a client's only `${prefix}lane` means
+   anything, where [`SPECGATE_FORCE_LANE`](settings.md#specgate_force_lane) allows it.
 6. **`X-Request-Id`** is made where there is none; see below.
 7. **`X-Accel-Buffering: no`** is added to an event stream whose engine said nothing of it, unless
    [`SPECGATE_ACCEL_BUFFERING`](settings.md#specgate_accel_buffering) is off.
@@ -65,6 +66,11 @@ What the gate answers itself, on the engines' paths, has OpenAI's shape:
 | 408 | `slow_head`, `slow_body` | later than `SPECGATE_HEAD_TIMEOUT_S`, `SPECGATE_BODY_TIMEOUT_S` |
 | 413 | `body_too_large` | larger than `SPECGATE_BODY_LIMIT` |
 | 431 | `head_too_large` | a request's head above 64 KiB |
+| 400 | `bad_lane` | `${prefix}lane` names no lane, where `SPECGATE_FORCE_LANE` allows it |
+| 403 | `engine_admin_refused` | the call changes an engine; see [rules](rules.md) |
+| 413 | `body_too_large` | above `SPECGATE_PEEK_LIMIT`, of a call that would go to both lanes |
+| 502 | `half_done` | of a call that goes to both lanes, one alone was answered |
+| 503 | `holder_unreachable` | the lane that holds what the request refers to takes no connection |
 | 501 | `no_websocket` | the gate carries no WebSockets |
 | 505 | `version_refused` | neither HTTP/1.1 nor HTTP/1.0 |
 | 504 | `lane_timeout` | no response began within `SPECGATE_FIRST_BYTE_TIMEOUT_S` |

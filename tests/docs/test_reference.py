@@ -129,6 +129,6 @@ def test_the_policy_page_names_each_knob_and_its_default():
     for field in dataclasses.fields(PolicyConfig):
         if field.name == "curves":  # of the profile, and no setting of its own
             continue
-        assert env_name(field.name) in page
+        assert env_name("pool" if field.name == "placement" else field.name) in page
         if isinstance(field.default, float):
             assert f"| `{env_name(field.name)}` | {field.default:g} |" in page

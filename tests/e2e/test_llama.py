@@ -5,13 +5,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import openai
 import pytest
 
+from specgate.bench.shipped import shipped
+from specgate.core.profile import dumps
+from specgate.engines.accepting import accept_length
 from tests.support.client import CHAT, connect, get, request_bytes
 from tests.support.invariants import assert_at_rest
 from tests.support.llama import llama_pair, running_count
@@ -222,3 +225,59 @@ async def test_the_engine_stops_within_a_second_of_the_client_s_leaving(site, at
         "request", count=len([e for e in site.gate.log if e["event"] == "request"])
     )
     assert ended["outcome"] == "client_gone"
+
+
+async def test_the_live_accept_length_is_what_the_engine_counts(site, at_rest, tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(any_profile(max_tokens=48, accept_length=2.0))
+    environ = {
+        "SPECGATE_SPEC_URL": site.spec,
+        "SPECGATE_PLAIN_URL": site.plain,
+        "SPECGATE_PROFILE": str(file),
+        "SPECGATE_ADAPTIVE": "true",
+        "SPECGATE_SCRAPE_INTERVAL_S": "0.3",
+        "SPECGATE_PROBE_INTERVAL_S": "0.2",
+    }
+    async with serve_process(environ) as gate:
+        await gate.logged("lane_health", count=2)
+        await asyncio.sleep(1)
+        before = (await get(site.spec + "/metrics")).body.data.decode()
+        async with openai.AsyncOpenAI(base_url=gate.url + "/v1", api_key="none") as client:
+            for _ in range(30):
+                raw = await client.chat.completions.with_raw_response.create(**chat_body())
+                assert raw.headers["x-specgate-lane"] == "spec"
+        after = (await get(site.spec + "/metrics")).body.data.decode()
+        await asyncio.sleep(1)
+        seen = json.loads((await get(gate.url + "/_specgate/status")).body.data)
+    counted = accept_length(before, after)
+    assert counted is not None
+    assert counted > 1.2
+    assert seen["accept_length"]["live"] == pytest.approx(counted, rel=0.1)
+    assert seen["accept_length"]["age_s"] < 5
+    assert seen["beyond"] == 0
+
+
+def any_profile(*, max_tokens: int, accept_length: float) -> str:
+    """A published table, as if it were of this pair; it has no say in what the engine counts."""
+    profile = shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")
+    levels = tuple(
+        replace(
+            level,
+            arms={
+                arm: replace(each, accept_length=accept_length if arm == "spec" else None)
+                for arm, each in level.arms.items()
+            },
+        )
+        for level in profile.levels
+    )
+    engines = {
+        arm: replace(engine, steps=None) for arm, engine in profile.fingerprint.engines.items()
+    }
+    return dumps(
+        replace(
+            profile,
+            levels=levels,
+            max_tokens=max_tokens,
+            fingerprint=replace(profile.fingerprint, engines=engines),
+        )
+    )

@@ -7,7 +7,9 @@ from itertools import product
 import pytest
 
 from specgate.core.events import Outcome, RequestEnded
-from specgate.engines.routes import ADMIN, ADMIN_BELOW
+from specgate.core.routes import GENERATES
+from specgate.engines.routes import ABORT, ADMIN, ADMIN_BELOW, GENERATION
+from specgate.proxy.intake import TO_BOTH
 from tests.live.test_rules_features import decision
 from tests.support.client import JSON, connect
 from tests.support.control import message, said
@@ -23,7 +25,7 @@ from tests.support.lanes import (
     json_response,
     refuses,
 )
-from tests.support.live import BARE, running_gate
+from tests.support.live import running_gate
 from tests.support.stage import Stage, stage
 
 ADMIN_PATHS = sorted({path for paths in ADMIN.values() for path in paths})
@@ -189,7 +191,7 @@ async def test_an_abort_with_one_lane_down_is_the_other_s_answer(down: str):
 
 async def test_an_abort_with_both_lanes_down_is_503():
     with refuses() as spec, refuses() as plain:
-        async with running_gate(spec, plain, **BARE) as gate, connect(gate.url) as client:
+        async with running_gate(spec, plain) as gate, connect(gate.url) as client:
             reply = await client.request(b"POST", b"/abort_request", [JSON], b"{}")
             assert (reply.status, said(reply)["error"]["code"]) == (503, "no_lane_reachable")
             assert reply.values(b"retry-after") == [b"1"]
@@ -230,15 +232,21 @@ async def test_a_client_that_leaves_leaves_both_lanes():
         assert (await on.ended()).outcome is Outcome.CLIENT_GONE
 
 
-async def test_one_engine_in_both_lanes_is_asked_once():
+async def test_one_engine_in_both_lanes_is_asked_once_like_for_anything_else():
     async with ScriptedLane("one") as one:
         one.answer("*", json_response(200, {}))
-        async with running_gate(one.url, one.url, engine_admin="both", **BARE) as gate:
+        async with running_gate(one.url, one.url, peek_limit=100) as gate:
             async with connect(gate.url) as client:
-                for path in (b"/flush_cache", b"/abort_request"):
-                    assert (await client.request(b"POST", path, [JSON], b"{}")).status == 200
-            assert one.requests_total == 2
-            await gate.facts.wait_for(RequestEnded, count=2)
+                for path in (b"/flush_cache", b"/abort_request", b"/v1/responses/x/cancel"):
+                    reply = await client.request(b"POST", path, [JSON], b"x" * 200)
+                    assert (reply.status, *decision(reply)) == (200, b"plain", b"not_generation")
+            assert one.requests_total == 3
+            await gate.facts.wait_for(RequestEnded, count=3)
+
+
+def test_nothing_that_generates_can_go_to_both():
+    assert not TO_BOTH & GENERATES
+    assert not set(GENERATION) & {*ADMIN_PATHS, *ABORT}
 
 
 async def test_a_lane_that_breaks_off_is_not_asked_again():

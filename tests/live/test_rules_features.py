@@ -15,7 +15,7 @@ from specgate.upstream.base import Origin
 from tests.support.client import CHAT, JSON, Response, chat, connect
 from tests.support.figures import total
 from tests.support.lanes import ScriptedLane, json_response, refuses, response
-from tests.support.live import BARE, LiveGate, running_gate
+from tests.support.live import LiveGate, running_gate
 from tests.support.stage import Stage, stage
 
 CHANGED, REFUSED = b"spec_changes", b"spec_refuses"
@@ -159,7 +159,6 @@ async def test_with_the_plain_lane_down_the_spec_lane_serves_and_says_so(ejected
                 threshold="always",
                 probe_interval_s=interval,
                 ready=ejected,
-                **BARE,
             ) as gate:
                 body = chat(min_p=0.5)
                 reply = await asked(gate, body)

@@ -13,7 +13,6 @@ from specgate.core.routes import RouteClass
 from specgate.engines.base import Engine
 from tests.live.test_rules_features import decision, runs
 from tests.support.client import JSON
-from tests.support.live import BARE
 from tests.support.stage import Stage, stage
 
 ON_SPEC, STUCK = (b"spec", b"below_threshold"), (b"spec", b"sticky")
@@ -42,7 +41,7 @@ async def say(on: Stage, body: bytes, *headers: tuple[bytes, bytes]) -> tuple[by
 
 @pytest.mark.usefixtures("form")
 async def test_a_conversation_stays_on_its_lane_while_the_side_moves():
-    async with stage(threshold=4, sticky_s=60, **BARE) as on:
+    async with stage(threshold=4, sticky_s=60) as on:
         assert await say(on, turns(1)) == ON_SPEC
         with crowd(on):
             assert await say(on, turns(2)) == STUCK

@@ -93,7 +93,8 @@ async def test_request_without_a_body():
     async with stage() as on, connect(on.url) as client:
         for method in (b"GET", b"DELETE", b"POST"):
             on.plain.answer_next(response(200, b"ok"))
-            await client.request(method, b"/flush_cache")
+            await client.request(method, b"/v1/thing")
+        assert on.plain.requests_total == 3
         for request in on.plain.requests:
             assert request.raw_body == b""
             assert request.values(b"transfer-encoding") == []

@@ -57,7 +57,8 @@ def test_every_feature_of_the_tables_is_a_field_that_is_decoded():
 def test_each_feature_is_seen_at_the_top_and_in_sampling_params(name):
     assert known(body(**{name: 2})).features == (name,)
     assert known(body(text="a", sampling_params={name: 2})).features == (name,)
-    for neutral in (None, False, 0, 0.0, "", [], {}):
+    neutrals: list[object] = [None, False, 0, 0.0, "", [], {}]
+    for neutral in neutrals:
         assert known(body(**{name: neutral})).features == ()
         assert not asks(name, neutral)
 

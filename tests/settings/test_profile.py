@@ -1,5 +1,7 @@
 """SPECGATE_PROFILE: threshold and band from a measurement."""
 
+from dataclasses import replace
+
 import pytest
 
 from specgate.bench.analyse import analyse
@@ -56,6 +58,64 @@ def test_a_threshold_that_is_set_wins_and_takes_no_band_with_it(file):
     assert found.settings.band == 0.2
     assert found.sources["band"] == "default"
     assert found.warnings == ()
+
+
+WITH_LENGTH = {**LANES, "SPECGATE_ADAPTIVE": "true"}
+
+
+def measured_with(name, accept_length):
+    """A published table, as if its accept length had been measured too."""
+    profile = shipped(name)
+    levels = tuple(
+        replace(
+            level,
+            arms={
+                arm: replace(each, accept_length=accept_length if arm == "spec" else None)
+                for arm, each in level.arms.items()
+            },
+        )
+        for level in profile.levels
+    )
+    return dumps(replace(profile, levels=levels))
+
+
+def test_what_always_paid_is_weighed_where_the_accept_length_is_followed(file):
+    file.write_text(measured_with("k25-mxfp4-mi355x-eagle3-bf16", 2.5))
+    assert loaded(file).settings.policy.curves is None
+    found = loaded(file, SPECGATE_ADAPTIVE="true")
+    curves = found.settings.policy.curves
+    assert curves is not None
+    assert curves.paying == ((0.0, float("inf")),)
+    assert curves.scaled(0.4).paying == ()
+    assert found.settings.policy.adaptive
+    assert [w for w in found.warnings if "changes nothing" in w] == []
+    assert "nothing is known above 64" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "why"),
+    [
+        (None, {"SPECGATE_THRESHOLD": "8"}, "it needs the curves of a profile"),
+        ("reference", {}, "speculation never pays here"),
+        ("k26-int4-8xrtxpro6000-vllm-ctx10k", {}, "does not say which accept length"),
+        (
+            "k26-int4-8xrtxpro6000-vllm-ctx10k",
+            {"SPECGATE_THRESHOLD": "8"},
+            "a threshold that is set stands by itself",
+        ),
+        (2.5, {"SPECGATE_SCRAPE_INTERVAL_S": "off"}, "SPECGATE_SCRAPE_INTERVAL_S is off"),
+    ],
+)
+def test_where_the_accept_length_moves_nothing_a_warning_says_why(file, text, variables, why):
+    environ = {**WITH_LENGTH, **variables}
+    if text is not None:
+        named = isinstance(text, str)
+        name = text if named else "k26-int4-8xrtxpro6000-vllm-ctx10k"
+        file.write_text(measured_with(name, None if named else text))
+        environ["SPECGATE_PROFILE"] = str(file)
+    (warning,) = (w for w in load(environ).warnings if "SPECGATE_ADAPTIVE" in w)
+    assert warning.startswith("SPECGATE_ADAPTIVE changes nothing: ")
+    assert why in warning
 
 
 def test_never_is_never(file):

@@ -12,6 +12,7 @@ from specgate.core.config import PolicyConfig, ProxyConfig
 from specgate.core.errors import LaneFault
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
+from specgate.core.rules import RulesConfig
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.forward import Forwarder
 from specgate.upstream.base import Origin, Request, Sink
@@ -167,8 +168,17 @@ def bench(upstream: ScriptedUpstream, config: ProxyConfig | None = None) -> Benc
     return Bench(gate, forwarder, facts)
 
 
-def manual_gate(policy: PolicyConfig) -> tuple[Gate, ManualClock, Recorder]:
+def manual_gate(
+    policy: PolicyConfig, rules: RulesConfig | None = None
+) -> tuple[Gate, ManualClock, Recorder]:
     """A gate whose time a test moves, and the facts it told."""
     clock, facts = ManualClock(), Recorder()
-    gate = Gate(policy=policy, origins=ORIGINS, ledger=LocalLedger(), observe=facts, clock=clock)
+    gate = Gate(
+        policy=policy,
+        origins=ORIGINS,
+        ledger=LocalLedger(),
+        observe=facts,
+        clock=clock,
+        rules=rules,
+    )
     return gate, clock, facts
