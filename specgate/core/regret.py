@@ -18,8 +18,9 @@ few per cent only after many, and noise about zero hardly ever.
             and fro pays ever more for it. The duration is the one when the regret began to grow: an
             overloaded lane's durations grow with its backlog, and would put off its own rescue.
 
-The constants were found with `tests/policy/search.py` on training seeds and then frozen;
-`docs/explanation/policy.md` has the result on others.
+The constants come from a short random search as in `tests/policy/search.py`, on training seed 1,
+and some trials by hand; then they were frozen. `docs/explanation/policy.md` has the result on
+another seed.
 """
 
 import math

@@ -26,6 +26,7 @@ from tests.policy.cells import Cell, all_cells, arrivals_of, profile_of
 RANGES: dict[str, tuple[float, float]] = {
     "leave": (0.03, 0.6),
     "enter": (0.3, 3.0),
+    "rescue": (0.05, 1.0),
     "drain_price": (0.0, 6.0),
     "recovery": (0.0, 10.0),
     "arrivals": (1.0, 12.0),
@@ -65,8 +66,8 @@ def over_better(values: dict[str, float], job: tuple[Cell, int]) -> float:
     cell, seed = job
     curves = curves_of(profile_of(cell.profile))
     assert curves is not None
-    constants = Constants(**{k: v for k, v in values.items() if k in Constants._fields})
-    config = PolicyConfig(threshold=1.0, curves=curves, burst=values["burst"])
+    constants = Constants(**values)
+    config = PolicyConfig(threshold=1.0, curves=curves)
     arrivals = _arrivals(cell, seed)
     found = run(curves, arrivals, Policy(config, constants), World())
     return fmean(found.e2e_s) / _better(cell, seed)
@@ -85,7 +86,7 @@ def main() -> None:
     seeds = [int(seed) for seed in options.seeds.split(",")]
     jobs = [(cell, seed) for cell in training() for seed in seeds]
     draw = random.Random(0)
-    best = {**CONSTANTS._asdict(), "burst": PolicyConfig().burst}
+    best = CONSTANTS._asdict()
     best_score = math.inf
     with ProcessPoolExecutor(options.processes) as pool:
         for number in range(options.tries):
