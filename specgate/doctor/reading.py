@@ -22,6 +22,7 @@ from specgate.doctor.facts import (
     Speculation,
     Timed,
 )
+from specgate.engines.accepting import ACCEPTED, DRAFTED, DRAFTS, accepted
 from specgate.engines.base import MODELS_PATH, Engine, engine_of
 from specgate.engines.counters import OUTPUT_TOKENS, counted
 
@@ -170,14 +171,14 @@ def _vllm(card: dict[str, Any], asked: Asked) -> dict[str, Any]:
         "speculation": _vllm_speculation(config, settings.get("dp_size"), asked.metrics),
         "cap": None if cap is None else Read(cap, f"{SERVER_INFO} scheduler_config.max_num_seqs"),
         "graph_limit": None if graphs is None else Read(graphs, graphs_where),
-        "accepted": _accepted("vllm", asked.metrics),
+        "accepted": _accepted(Engine.VLLM, asked.metrics),
         "memory": Memory(fraction=None if share is None else Read(share, share_where)),
     }
 
 
 def _vllm_speculation(config: dict[str, Any], ranks: Read | None, page: str) -> Speculation:
     """vLLM has the counters of speculation only where it is on."""
-    name = "vllm:spec_decode_num_drafts_total"
+    name = DRAFTS[Engine.VLLM]
     on = None
     if counted(page, name) is not None:
         on = Read(True, METRICS, f"has {name}")  # noqa: FBT003 - what was read
@@ -217,16 +218,16 @@ def _llamacpp(card: dict[str, Any], asked: Asked) -> dict[str, Any]:
     on = None
     if isinstance(slot.get("speculative"), bool):
         on = Read(slot["speculative"], f"{SLOTS} speculative")
-    elif drafts := counted(asked.metrics, "llamacpp:spec_decode_num_drafts_total"):
+    elif drafts := counted(asked.metrics, DRAFTS[Engine.LLAMACPP]):
         # It has the counters always, so that 0 tells nothing.
-        where = f"{METRICS} llamacpp:spec_decode_num_drafts_total"
+        where = f"{METRICS} {DRAFTS[Engine.LLAMACPP]}"
         on = Read(True, where, f"{drafts:g}")  # noqa: FBT003
     return {
         "version": text(props.get("build_info")),
         "settings": settings,
         "speculation": Speculation(on=on, steps=_positions("llamacpp", asked.metrics)),
         "cap": None if slots is None else Read(slots, f"{PROPS} total_slots"),
-        "accepted": _accepted("llamacpp", asked.metrics),
+        "accepted": _accepted(Engine.LLAMACPP, asked.metrics),
     }
 
 
@@ -237,16 +238,15 @@ def _positions(prefix: str, page: str) -> Read | None:
     return Read(len(places), f"{METRICS} positions of {name}") if places else None
 
 
-def _accepted(prefix: str, page: str) -> Accepted | None:
-    """Tokens a decode step since the start: each token that was no accepted draft cost a step."""
-    name = f"{prefix}:spec_decode_num_accepted_tokens_total"
-    total = OUTPUT_TOKENS[Engine(prefix)]
-    drafted = counted(page, f"{prefix}:spec_decode_num_draft_tokens_total")
-    accepted, tokens = counted(page, name), counted(page, total)
-    if not drafted or accepted is None or not tokens or tokens <= accepted:
+def _accepted(engine: Engine, page: str) -> Accepted | None:
+    """Tokens a decode step since the start, counted as the bench and the gate do."""
+    found = accepted(engine, page)
+    if not counted(page, DRAFTED[engine]) or found is None or not found.steps or not found.tokens:
         return None
-    steps = tokens - accepted
-    return Accepted(length=tokens / steps, over=round(steps), where=f"{METRICS} {total} and {name}")
+    # vLLM's steps are its drafts; llama.cpp's the tokens that were no accepted draft.
+    steps = DRAFTS[engine] if engine is Engine.VLLM else OUTPUT_TOKENS[engine]
+    where = f"{METRICS} {steps} and {ACCEPTED[engine]}"
+    return Accepted(length=found.tokens / found.steps, over=round(found.steps), where=where)
 
 
 def _context(card: dict[str, Any], told: Any) -> dict[str, Read]:
