@@ -302,7 +302,8 @@ def _print(made: Plan, replays: Sequence[Replay]) -> None:
     # Here, as it takes longer to import than --help takes.
     from rich.console import Console
 
-    from specgate.replay.table import sweep_table, table
+    from specgate.replay.metered import metered
+    from specgate.replay.table import meter_table, sweep_table, table
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     if len(replays) > 1:
@@ -313,6 +314,9 @@ def _print(made: Plan, replays: Sequence[Replay]) -> None:
     console.print(title(made, found, load, world.contention), markup=False, end="\n\n")
     console.print(table(replays[0]))
     console.print()
+    if said := metered(found):
+        console.print(meter_table(said))
+        console.print()
     for line in (sentence(made, found), *notes(made, found)):
         console.print(line, markup=False)
 

@@ -7,24 +7,25 @@ emits facts.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from types import TracebackType
 
+from specgate.control.admission import Admission
+from specgate.control.roster import Roster
 from specgate.core.accept import Counted
 from specgate.core.adaptive import Adaptive, adaptive_of
 from specgate.core.beyond import Beyond
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.demand import Mark
-from specgate.core.events import HealthChanged, Observer, Switched
-from specgate.core.health import Health, LaneHealth, Sign, step
+from specgate.core.errors import ConnectFailed
+from specgate.core.events import Observer, Switched
+from specgate.core.health import Sign
 from specgate.core.lanes import Lane
 from specgate.core.load import SmoothedLoad
 from specgate.core.policy import Decision, Mode, Reason, Situation, decide
 from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.routes import RouteClass
 from specgate.core.rules import Asked, Rules, RulesConfig, rerouted
-from specgate.core.view import AcceptView, GateView, LaneView
+from specgate.core.view import AcceptView, GateView
 from specgate.core.weighing import Weighing
 from specgate.engines.base import Engine
 from specgate.engines.features import EFFECTS
@@ -32,11 +33,11 @@ from specgate.ledger.base import Entry, Ledger
 from specgate.upstream.base import Origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LaneState:
-    origin: Origin
-    health: LaneHealth
-    engine: Engine = Engine.UNKNOWN
+class LastLaneError(Exception):
+    """The other lane drains already; `lane` would be the last one to serve."""
+
+    def __init__(self, lane: Lane) -> None:
+        super().__init__(f"the {lane.other} lane is draining: undrain it before the {lane} lane")
 
 
 class Gate:
@@ -64,11 +65,7 @@ class Gate:
         self._mode = Mode.AUTO
         self._switches = 0
         self._switched_at: float | None = None
-        self._lanes = {
-            lane: _LaneState(origin=origin, health=LaneHealth(since=now))
-            for lane, origin in origins.items()
-        }
-        self._usable = _usable(self._lanes)
+        self._roster = Roster(origins, now)
         self._constants = constants
         self._adaptive: Adaptive | None = None
         self._weighing: Weighing | None = None
@@ -93,14 +90,17 @@ class Gate:
         *,
         asked: Asked | None = None,
         avoid: Lane | None = None,
-    ) -> "Admission":
+    ) -> Admission:
         """A lane for one request, and its entry in the ledger where it is load.
 
         asked: what of it the rules look at, None: nothing that they know. avoid: the lane that
-        failed to take it just now; the answer is then the other.
+        failed to take it just now; the answer is then the other. Raises ConnectFailed if that
+        one drains.
         """
+        if avoid is not None and self._roster.draining is avoid.other:
+            raise ConnectFailed(f"the {avoid.other} lane is draining", lane=avoid)
         if not route.is_generation:
-            return Admission(self, self._unloaded(asked, avoid), entry=None)
+            return self._admitted(self._unloaded(asked, avoid), None)
         now = self._clock()
         self._catch_up(now)
         if avoid is None:
@@ -108,12 +108,12 @@ class Gate:
         decision = self._decision(arriving=sequences, now=now)
         self._settle(decision, now)
         if asked is not None:
-            effects = EFFECTS[self._lanes[Lane.SPEC].engine]
+            effects = EFFECTS[self._roster.engine(Lane.SPEC)]
             forced = self._mode is not Mode.AUTO or self._policy.shadow is not None
             decision = self._rules.over(
                 asked,
                 decision,
-                self._usable,
+                self._roster.usable,
                 effects,
                 now,
                 forced=forced,
@@ -122,26 +122,32 @@ class Gate:
             )
         elif avoid is not None:
             decision = rerouted(decision, avoid)
+        if decision.lane is self._roster.draining and decision.reason is not Reason.HELD:
+            decision = decision._replace(lane=decision.lane.other, reason=Reason.LAST_RESORT)
         entry = self._ledger.enter(decision.lane, sequences, now)
         self._catch_up(now)
         weighing = self._weighing
         mark = None if weighing is None else weighing.arrived(decision.lane, sequences, now)
-        return Admission(self, decision, entry=entry, mark=mark)
+        return self._admitted(decision, entry, mark)
 
-    def leave(self, entry: Entry, mark: Mark | None = None) -> None:
-        """Take an entry out of the ledger; once, whatever is called how often."""
-        if self._ledger.leave(entry):
+    def leave(self, admission: Admission) -> None:
+        """Take a request out of all accounts; once, whatever is called how often."""
+        if admission.left:
+            return
+        admission.left = True
+        self._roster.carried[admission.lane] -= 1
+        if admission.entry is not None and self._ledger.leave(admission.entry):
             now = self._clock()
             self._catch_up(now)
-            if mark is not None and self._weighing is not None:
-                self._weighing.left(mark, now)
+            if admission.mark is not None and self._weighing is not None:
+                self._weighing.left(admission.mark, now)
 
     def origin(self, lane: Lane) -> Origin:
-        return self._lanes[lane].origin
+        return self._roster.origin(lane)
 
     def origins(self) -> list[Origin]:
         """Of both lanes; one where both are the same engine."""
-        spec, plain = (self._lanes[lane].origin for lane in Lane)
+        spec, plain = (self._roster.origin(lane) for lane in Lane)
         return [spec] if spec.url == plain.url else [spec, plain]
 
     def holds(self, state: str) -> bool:
@@ -150,7 +156,7 @@ class Gate:
 
     def learn(self, origin: Origin, state: str) -> None:
         """The engine there said that it holds this, a session or a stored response."""
-        if self._lanes[origin.lane].origin == origin:
+        if self._roster.origin(origin.lane) == origin:
             self._rules.learn(state, origin.lane, self._clock())
 
     # What the loops and the traffic see
@@ -175,40 +181,43 @@ class Gate:
 
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
         """A sign of a lane's health. Ignored if it is of a URL that the lane has left."""
-        lane = self._lanes[origin.lane]
-        if lane.origin is not origin and lane.origin != origin:
-            return
-        after = step(lane.health, sign, self._clock())
-        if after is lane.health:
-            return
-        self._set_lane(replace(lane, health=after))
-        if after.state is not lane.health.state:
-            self._observe(
-                HealthChanged(lane=origin.lane, was=lane.health.state, now=after.state, why=why)
-            )
+        change = self._roster.saw(origin, sign, why, self._clock())
+        if change is not None:
+            self._observe(change)
 
     def name_engine(self, origin: Origin, engine: Engine) -> None:
         """The prober found out what a lane runs."""
-        lane = self._lanes[origin.lane]
-        if lane.origin == origin:
-            self._set_lane(replace(lane, engine=engine))
+        self._roster.name_engine(origin, engine)
 
     def saw_accept_length(self, origin: Origin, reading: Counted) -> None:
         """What a lane's engine has counted of its decode steps; of the spec lane's it is kept."""
-        current = self._lanes[Lane.SPEC].origin
+        current = self._roster.origin(Lane.SPEC)
         if self._adaptive is not None and origin == current:
             self._adaptive.saw(reading, self._clock())
 
     def saw_engine_load(self, origin: Origin, sequences: int) -> None:
         """What a lane's engine has in hand, from whomever."""
-        lane, other = self._lanes[origin.lane], self._lanes[origin.lane.other]
+        lane, other = (self._roster.origin(lane) for lane in (origin.lane, origin.lane.other))
         # One engine in both lanes has the other's sequences in hand too.
-        if lane.origin == origin and other.origin.url != origin.url:
+        if lane == origin and other.url != origin.url:
             now = self._clock()
             self._beyond.ours(self._ledger.counts(), now)
             self._beyond.saw(origin.lane, sequences, now)
 
     # What operators change
+
+    def drain(self, lane: Lane) -> None:
+        """No new requests for a lane from now on. Raises LastLaneError if the other one drains."""
+        if self._roster.draining is lane.other:
+            raise LastLaneError(lane)
+        self._roster.drain(lane)
+        self.tick()
+
+    def undrain(self, lane: Lane) -> None:
+        """New requests for a lane again; nothing, if it does not drain."""
+        if self._roster.draining is lane:
+            self._roster.drain(None)
+            self.tick()
 
     def set_mode(self, mode: Mode) -> None:
         self._mode = mode
@@ -224,9 +233,8 @@ class Gate:
 
     def set_origin(self, origin: Origin) -> None:
         """A lane's new URL: for new requests; those in flight end where they are."""
-        if self._lanes[origin.lane].origin != origin:
-            health = LaneHealth(since=self._clock())
-            self._set_lane(_LaneState(origin=origin, health=health))
+        if self._roster.origin(origin.lane) != origin:
+            self._roster.move(origin, self._clock())
             self._beyond.forget(origin.lane)
             self._rules.moved(origin.lane)
             if self._adaptive is not None and origin.lane is Lane.SPEC:
@@ -255,10 +263,7 @@ class Gate:
             mixed_s=self._mixed_s,
             curves=None if self._weighing is None else self._weighing.curves,
             accept=None if self._adaptive is None else self._accept(self._adaptive, now),
-            lanes={
-                lane: LaneView(url=state.origin.url, health=state.health.state, engine=state.engine)
-                for lane, state in self._lanes.items()
-            },
+            lanes=self._roster.views(),
         )
 
     @property
@@ -274,7 +279,14 @@ class Gate:
     @property
     def ready(self) -> bool:
         """Whether some lane is known to serve."""
-        return any(lane.health.state is Health.HEALTHY for lane in self._lanes.values())
+        return self._roster.ready
+
+    def _admitted(
+        self, decision: Decision, entry: Entry | None, mark: Mark | None = None
+    ) -> Admission:
+        roster, lane = self._roster, decision.lane
+        roster.carried[lane] += 1
+        return Admission(self, decision, roster.origin(lane), entry, mark)
 
     def _weigh(self, curves: Curves | None, now: float) -> None:
         if self._adaptive is None or curves is None or curves.accept_length is None:
@@ -306,10 +318,6 @@ class Gate:
             break_even=adaptive.break_even(self._load.read(now)),
         )
 
-    def _set_lane(self, state: _LaneState) -> None:
-        self._lanes[state.origin.lane] = state
-        self._usable = _usable(self._lanes)
-
     def _catch_up(self, now: float) -> None:
         """Take the ledger's total into the load; with a shared ledger others may have moved it."""
         total = self._ledger.total + self._unsent
@@ -329,10 +337,11 @@ class Gate:
             load.count,
             arriving,
             load.read(now),
-            self._usable,
+            self._roster.usable,
             None if weighing is None else weighing.latest,
             self._ledger.counts().spec,
             self._rules.share.over,
+            self._roster.draining,
         )
         return decide(self._policy, situation)
 
@@ -359,41 +368,11 @@ class Gate:
     def _unloaded(self, asked: Asked | None, avoid: Lane | None) -> Decision:
         """Calls that decode nothing go to the plain lane: always the same, so that what they say
         (models, versions) does not change with the load."""
-        lane = Lane.SPEC if self._usable == {Lane.SPEC} else Lane.PLAIN
+        roster = self._roster
+        only_spec = roster.usable == {Lane.SPEC} or roster.draining is Lane.PLAIN
+        lane = Lane.SPEC if only_spec else Lane.PLAIN
         decision = Decision(lane, Reason.NOT_GENERATION, self._side, self._reason)
         if asked is not None:
             now = self._clock()
-            decision = self._rules.over_unloaded(asked, decision, self._usable, now)
+            decision = self._rules.over_unloaded(asked, decision, self._roster.usable, now)
         return decision if avoid is None else rerouted(decision, avoid)
-
-
-def _usable(lanes: dict[Lane, _LaneState]) -> frozenset[Lane]:
-    return frozenset(lane for lane, state in lanes.items() if state.health.usable)
-
-
-class Admission:
-    """A decision, and the scope in which its request is in flight: left once, on every path."""
-
-    __slots__ = ("_entry", "_gate", "_mark", "lane", "origin", "reason")
-
-    def __init__(
-        self, gate: Gate, decision: Decision, *, entry: Entry | None, mark: Mark | None = None
-    ) -> None:
-        self._gate = gate
-        self._entry = entry
-        self._mark = mark
-        self.lane = decision.lane
-        self.reason = decision.reason
-        self.origin = gate.origin(decision.lane)
-
-    def __enter__(self) -> "Admission":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._entry is not None:
-            self._gate.leave(self._entry, self._mark)

@@ -16,7 +16,8 @@ With `smoothing_s` = 0, s is n. Then, in this order:
    costs a drain, in which both lanes share the pool; hence band and dwell.
 5. The lane is the side; if that lane is ejected and the other is not, the other (`lane_down`); if
    both are, the side all the same (`last_resort`): whether a lane can serve is then found out by
-   asking it, and a request is not refused on an old verdict.
+   asking it, and a request is not refused on an old verdict. A lane that an operator drains gets
+   nothing: the other serves (`draining`), as `last_resort` too.
 
 Split (`placement`), in place of 3 and 4: the lanes have GPUs of their own, so that they are mixed
 freely: a request goes to the spec lane while that lane's own count, the request included, is below
@@ -86,6 +87,7 @@ class Reason(Label):
     UNMEASURED = "unmeasured"
     FORCED = "forced"
     LANE_DOWN = "lane_down"
+    DRAINING = "draining"
     LAST_RESORT = "last_resort"
     REROUTED = "rerouted"
     NOT_GENERATION = "not_generation"
@@ -122,7 +124,9 @@ MEANINGS: dict[Reason, str] = {
     Reason.UNMEASURED: "there is no threshold, so nothing was measured: the plain side",
     Reason.FORCED: "an operator forced the side by the mode",
     Reason.LANE_DOWN: "the side's lane is ejected and the other is not: the other lane",
-    Reason.LAST_RESORT: "both lanes are ejected: the side's lane is asked all the same",
+    Reason.DRAINING: "an operator drains the side's lane: the other lane",
+    Reason.LAST_RESORT: "no lane is known to serve: the side's is asked all the same, or the other "
+    "while that one drains",
     Reason.REROUTED: "the first lane took no connection, so nothing was sent: the other lane",
     Reason.NOT_GENERATION: "the call decodes nothing: the plain lane, or the spec lane while only "
     "the plain one is ejected",
@@ -151,7 +155,7 @@ class Situation(NamedTuple):
     in_flight: sequences, without the arriving ones; arriving: those, 0 on a tick.
     smoothed: the smoothed load now. usable: the lanes that are not ejected. weighed: with curves.
     on_spec: sequences in flight on the spec lane. forced: too large a share of recent sequences
-    must go to the plain lane by rules (`core.rules`).
+    must go to the plain lane by rules (`core.rules`). draining: the lane that an operator drains.
     """
 
     mode: Mode
@@ -164,6 +168,7 @@ class Situation(NamedTuple):
     weighed: Weighed | None = None
     on_spec: int = 0
     forced: bool = False
+    draining: Lane | None = None
 
 
 class Decision(NamedTuple):
@@ -187,9 +192,12 @@ def decide(config: PolicyConfig, now: Situation) -> Decision:
         lane, reason = _placed(config, now, reason)
     if lane in now.usable:
         return Decision(lane, reason, side, side_reason)
-    if lane.other in now.usable:
-        return Decision(lane.other, Reason.LANE_DOWN, side, side_reason)
-    return Decision(lane, Reason.LAST_RESORT, side, side_reason)
+    other = lane.other
+    if other in now.usable:
+        why = Reason.DRAINING if lane is now.draining else Reason.LANE_DOWN
+        return Decision(other, why, side, side_reason)
+    asked = other if lane is now.draining else lane
+    return Decision(asked, Reason.LAST_RESORT, side, side_reason)
 
 
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:

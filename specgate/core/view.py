@@ -14,11 +14,14 @@ from specgate.core.weighing import Weighed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
-    """A lane now. `engine`: the server software as far as it is known."""
+    """A lane now. `engine`: the server software as far as it is known. `draining`: it gets nothing
+    new. `carried`: exchanges that it has in hand, those that are no load included."""
 
     url: str
     health: Health
     engine: str
+    draining: bool = False
+    carried: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

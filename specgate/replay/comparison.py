@@ -7,6 +7,7 @@ from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.label import Label
 from specgate.core.lanes import Lane
+from specgate.core.meter import Gain
 from specgate.replay.deciders import Fixed, Instant, Policy, Switch
 from specgate.replay.figures import Figures, figures_of
 from specgate.replay.hindsight import clairvoyant
@@ -26,12 +27,13 @@ class Way(Label):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`switched`: the gate's switches."""
+    """`switched`: the gate's switches. `gain`: what its meter says at the end; None without one."""
 
     arrivals: Sequence[Arrival]
     outcomes: Mapping[Way, Outcome]
     figures: Mapping[Way, Figures]
     switched: Sequence[Switch]
+    gain: Gain | None = None
 
     def mean_s(self, way: Way) -> float:
         """Mean E2E."""
@@ -84,5 +86,9 @@ def compare(
     best = outcomes[Way.CLAIRVOYANT].sides
     figures = {way: figures_of(found, arrivals, best) for way, found in outcomes.items()}
     return Comparison(
-        arrivals=arrivals, outcomes=outcomes, figures=figures, switched=tuple(gate.switched)
+        arrivals=arrivals,
+        outcomes=outcomes,
+        figures=figures,
+        switched=tuple(gate.switched),
+        gain=gate.gate.view().gain,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from specgate.control.gate import Admission, Gate
+from specgate.control.admission import Admission
+from specgate.control.gate import Gate
 from specgate.core.accept import Counted
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves

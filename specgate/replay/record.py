@@ -8,6 +8,7 @@ from typing import NamedTuple
 from specgate import __version__
 from specgate.core.config import PolicyConfig
 from specgate.replay.comparison import Comparison
+from specgate.replay.metered import metered
 from specgate.replay.plan import Plan
 from specgate.replay.run import World
 from specgate.replay.wording import sentence
@@ -41,12 +42,27 @@ def _outcome(plan: Plan, replayed: Replay) -> dict[str, object]:
         "better": str(found.better),
         "over_better": found.over_better,
         "share_of_win": found.share_of_win,
+        "meter": _meter(found),
         "switched": [
             {"at_s": switch.at, "side": str(switch.side), "reason": str(switch.reason)}
             for switch in found.switched
         ],
         "said": sentence(plan, found),
     }
+
+
+def _meter(found: Comparison) -> dict[str, object] | None:
+    """Seconds of mean E2E gained over each lane; null where the gate has nothing to estimate by."""
+    said = {
+        str(each.over): {
+            "estimated_s": each.estimated_s,
+            "low_s": each.low_s,
+            "high_s": each.high_s,
+            "measured_s": each.measured_s,
+        }
+        for each in metered(found)
+    }
+    return said or None
 
 
 def _inputs(replayed: Replay) -> dict[str, object]:

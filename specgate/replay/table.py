@@ -6,6 +6,7 @@ from rich.table import Table
 
 from specgate.bench.wording import number
 from specgate.replay.comparison import Way
+from specgate.replay.metered import Metered
 from specgate.replay.record import Replay
 from specgate.replay.wording import NAMES
 
@@ -34,6 +35,22 @@ def table(replayed: Replay) -> Table:
             _share(of.wrong_side_share),
             _share(of.mixed_share),
             style="bold green" if marked else "dim" if way not in REAL else None,
+        )
+    return made
+
+
+def meter_table(said: Iterable[Metered]) -> Table:
+    """A row for each lane: the seconds of mean E2E gained over it, as estimated and as found."""
+    made = Table(box=None, pad_edge=False)
+    made.add_column("gained over, s of mean E2E", no_wrap=True)
+    for name in ("by the meter", "interval", "measured"):
+        made.add_column(name, justify="right", no_wrap=True)
+    for each in said:
+        made.add_row(
+            f"   {NAMES[each.over]}",
+            number(each.estimated_s),
+            "none" if each.low_s is None else f"{number(each.low_s)} to {number(each.high_s)}",
+            number(each.measured_s),
         )
     return made
 

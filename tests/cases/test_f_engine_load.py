@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from specgate.control.gate import Admission, Gate
+from specgate.control.admission import Admission
+from specgate.control.gate import Gate
 from specgate.core.accept import Counted
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curve, Curves

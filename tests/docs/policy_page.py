@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from specgate.control.admission import Admission
 from specgate.control.gate import Gate
 from specgate.core.config import PolicyConfig
 from specgate.core.hysteresis import MOVES
 from specgate.core.lanes import Lane
 from specgate.core.routes import RouteClass
-from specgate.ledger.base import Entry
 from specgate.ledger.local import LocalLedger
 from specgate.upstream.base import Origin
 from tests.docs.markdown import code, table
@@ -82,7 +82,7 @@ def _example() -> str:
         observe=lambda event: None,
         clock=lambda: now,
     )
-    in_flight: list[Entry] = []
+    in_flight: list[Admission] = []
     rows = []
     for at, count, said in STORY:
         while now < at:  # the gate ticks between requests
@@ -91,10 +91,7 @@ def _example() -> str:
         while len(in_flight) > count:
             gate.leave(in_flight.pop(0))
         while len(in_flight) < count:
-            admission = gate.admit(RouteClass.CHAT, 1)
-            entry = admission._entry
-            assert entry is not None
-            in_flight.append(entry)
+            in_flight.append(gate.admit(RouteClass.CHAT, 1))
         gate.tick()
         view = gate.view()
         rows.append(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specgate.control.gate import Admission
+from specgate.control.admission import Admission
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode
 from specgate.core.routes import RouteClass

@@ -18,7 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from specgate.control.gate import Admission, Gate
+from specgate.control.admission import Admission
+from specgate.control.gate import Gate
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig
 from specgate.core.events import HealthChanged, Switched
 from specgate.core.health import Health, Sign
@@ -155,7 +156,7 @@ class Gates(RuleBasedStateMachine):
         before = self.gate.view()
         with self.gate.admit(RouteClass.OTHER, n) as admission:
             assert admission.reason is Reason.NOT_GENERATION
-            assert self.gate.view() == before
+        assert self.gate.view() == before
 
     @rule(target=ended, admission=consumes(open))
     def leave(self, admission: Admission) -> Admission:
