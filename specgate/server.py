@@ -7,23 +7,30 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
+from typing import cast
 
 import structlog
 import uvicorn
 
+from specgate.admin.metrics_port import listening, log_where
 from specgate.admin.warming import warm
+from specgate.proxy.drain import Connection, Drain
 from specgate.settings import SettingsError, kind_of
+from specgate.upstream.descriptors import raise_limit
 from specgate.upstream.tcp import keep_alive
 from specgate.wiring import Service, uvicorn_config
 
 
 class GateServer(uvicorn.Server):
-    """uvicorn's server. SIGHUP reloads. At SIGTERM or SIGINT the listener closes,
-    streams go on for a grace, and a second signal ends them."""
+    """uvicorn's server. SIGHUP reloads. SIGTERM and SIGINT drain it (`proxy.drain`), and a second
+    signal ends it at once. While it drains it listens on: what comes is answered."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(uvicorn_config(service))
         self._service = service
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told = False
+        self._stopping: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await warm(self._service.app)
@@ -31,24 +38,60 @@ class GateServer(uvicorn.Server):
         for bound in (bound for server in self.servers for bound in server.sockets):
             # Connections inherit it; the few that came before it go without.
             keep_alive(bound)
-            structlog.stdlib.get_logger("specgate").info("listening", url=_url(bound))
+            url = _url(bound, tls=self._service.tls is not None)
+            structlog.stdlib.get_logger("specgate").info("listening", url=url)
 
         _settle_memory()
 
     async def run_gate(self) -> bool:
         """Serve until told to stop; False if it could not start (the port is taken, say)."""
-        async with _reload_on_hangup(self._service):
-            await self.serve()
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with (
+                listening(self._service.metrics_port, log_where),
+                _reload_on_hangup(self._service),
+            ):
+                await self.serve()
+        except SettingsError as error:
+            structlog.stdlib.get_logger("specgate").error("not_listening", message=str(error))
+            return False
         return self.started
 
+    async def _stop(self, settle_s: float) -> None:
+        settings = self._service.settings
+        drain = Drain(
+            self._service.gate,
+            self._service.forwarder.queue,
+            lambda: cast("set[Connection]", self.server_state.connections),
+        )
+        drained = await drain.run(settle_s=settle_s, timeout_s=settings.drain_timeout_s)
+        structlog.stdlib.get_logger("specgate").info(
+            "stopped", ended=drained.ended, cut=drained.cut, refused=drained.refused
+        )
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams of events have no end of their own to wait for.
+        self._service.feed.close()
+        await super().shutdown(sockets)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        structlog.stdlib.get_logger("specgate").info("stopping", signal=signal.Signals(sig).name)
         # Not uvicorn's own: it raises the signal again at the end, and a gate that was told to
         # stop and has stopped ends with status 0.
-        if self.should_exit:
-            self.force_exit = True
-        else:
-            self.should_exit = True
+        log = structlog.stdlib.get_logger("specgate")
+        if self._told or self._loop is None:
+            log.info("stopping at once", signal=signal.Signals(sig).name)
+            self.should_exit = self.force_exit = True
+            return
+        # Nobody balances load over a gate that somebody stops at a terminal.
+        settle_s = 0.0 if sig == signal.SIGINT else self._service.settings.drain_settle_s
+        log.info("stopping", signal=signal.Signals(sig).name, settle_s=settle_s)
+        self._told = True
+        # A signal comes at any point of the program, and the loop may be asleep.
+        self._loop.call_soon_threadsafe(self._begin_to_stop, settle_s)
+
+    def _begin_to_stop(self, settle_s: float) -> None:
+        self._stopping = asyncio.get_running_loop().create_task(self._stop(settle_s), name="stop")
 
 
 def _settle_memory() -> None:
@@ -61,10 +104,11 @@ def _settle_memory() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-def _url(bound: socket.socket) -> str:
+def _url(bound: socket.socket, *, tls: bool) -> str:
     """Where a socket really listens: with port 0 only the kernel knows."""
     host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @asynccontextmanager
@@ -96,12 +140,19 @@ async def _reload_on_hangup(service: Service) -> AsyncIterator[None]:
 def serve(service: Service) -> bool:
     """Run a gate in this process, on uvloop. False if it could not start."""
     settings = service.settings
-    structlog.stdlib.get_logger("specgate").info(
+    log = structlog.stdlib.get_logger("specgate")
+    descriptors = raise_limit()
+    log.info(
         "starting",
         spec=settings.spec_url,
         plain=settings.plain_url,
         threshold=kind_of("threshold").write(settings.threshold),
+        open_files=descriptors.limit,
     )
+    most = settings.max_in_flight
+    wanted = None if most is None else most + settings.queue_size
+    if (warning := descriptors.warning(wanted)) is not None:
+        log.warning("few_open_files", message=warning)
     server = GateServer(service)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         try:

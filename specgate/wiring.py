@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,22 +16,38 @@ from fastapi import FastAPI
 
 from specgate import __version__
 from specgate.admin.api import build_app
+from specgate.admin.metrics_port import MetricsPort, listening, log_where, metrics_port
 from specgate.admin.reload import Reloader
+from specgate.admin.seen import Seen
+from specgate.admin.stream import EVERY_S as STATE_EVERY_S
+from specgate.admin.stream import Feed
+from specgate.control.admission_queue import AdmissionQueue
+from specgate.control.alternation import EVERY_S as ALTERNATE_EVERY_S
+from specgate.control.alternation import SETTLE_S, Alternator
+from specgate.control.alternation_engines import Engines, patient_client
 from specgate.control.gate import Gate
 from specgate.control.loops import Loop, running
 from specgate.control.prober import Prober, probe_client
+from specgate.control.prompting import Prompting
 from specgate.control.scraper import Scraper
+from specgate.control.trials import EVERY_S as TRIALS_EVERY_S
+from specgate.control.trials import Trials
 from specgate.core.events import Observer, broadcast
 from specgate.core.lanes import Lane
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.app import ProxyApp
 from specgate.proxy.forward import Forwarder
+from specgate.proxy.keys import Keyring
 from specgate.proxy.limits import Limits
 from specgate.proxy.protocol import GateProtocol, ServerState
-from specgate.settings import Loaded, Settings, SettingsError, env_name, load
+from specgate.settings import Loaded, Settings, load
+from specgate.settings.certificates import ClientsTls, clients_tls, lanes_tls
+from specgate.telemetry.history import EVERY_S as POINT_EVERY_S
+from specgate.telemetry.history import History
 from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.logs import Logs, listener_failed
 from specgate.telemetry.metrics import Metrics
+from specgate.telemetry.switches import Switches
 from specgate.upstream.base import Origin, Upstream
 from specgate.upstream.httpx import HttpxUpstream
 from specgate.upstream.pool import PooledUpstream
@@ -48,8 +63,8 @@ KEEP_ALIVE_S = 75
 """An idle client connection's life: longer than the balancers' in front (nginx 75, ALB 60)."""
 
 
-GRACE_S = 120
-"""How long streams may go on after SIGTERM."""
+GRACE_S = 5
+"""How long calls of the gate's own may take to end when all else has (`proxy.drain`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +75,10 @@ class Service:
     gate: Gate
     forwarder: Forwarder
     reloader: Reloader
+    feed: Feed
+    keyring: Keyring
+    tls: ClientsTls | None
+    metrics_port: MetricsPort | None
     settings: Settings
 
 
@@ -74,8 +93,8 @@ def build(
     listeners: list[Observer] = [Logs(lines), *observers]
     observe = broadcast(listeners, listener_failed)
     origins = {
-        Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url),
-        Lane.PLAIN: Origin.of(Lane.PLAIN, settings.plain_url),
+        Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url, settings.authorization(Lane.SPEC)),
+        Lane.PLAIN: Origin.of(Lane.PLAIN, settings.plain_url, settings.authorization(Lane.PLAIN)),
     }
     gate = Gate(
         policy=settings.policy,
@@ -90,18 +109,36 @@ def build(
     metrics = Metrics(
         view=gate.view,
         engines=lambda: scraper.latest,
+        disagreement=gate.disagreement,
         clock=time.monotonic,
         version=__version__,
     )
-    listeners.append(metrics)
-    tls = tls_context(settings)
+    history = History(
+        view=gate.view, engines=lambda: scraper.latest, clock=time.monotonic, wall=time.time
+    )
+    feed = Feed(lambda: seen.status())
+    switches = Switches(view=gate.view, wall=time.time, tell=feed.switched)
+    seen = Seen(
+        view=gate.view, wall=time.time, history=history, switches=switches, version=__version__
+    )
+    listeners += [metrics, history, switches]
+    listeners.append(Prompting(gate))
+    trials = None
+    if settings.switchback is not None:
+        trials = Trials(gate, settings.switchback, time.monotonic, seed=_seed())
+        listeners.append(trials)
+    tls = lanes_tls(settings)
+    for_clients = clients_tls(settings)
+    keyring = Keyring(settings.client_keys)
     upstream: Upstream
     if settings.upstream == "httpx":
         upstream = HttpxUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
     else:
         upstream = PooledUpstream(connect_timeout_s=settings.connect_timeout_s, tls=tls)
+    queue = AdmissionQueue(gate, settings.admission)
     forwarder = Forwarder(
         gate=gate,
+        queue=queue,
         upstream=upstream,
         config=settings.proxy,
         # By then the lanes have been probed again.
@@ -110,7 +147,37 @@ def build(
         clock=time.monotonic,
         new_id=_ids(),
     )
-    reloader = Reloader(gate=gate, settings=settings, load=reload, observe=observe)
+    reloader = Reloader(
+        gate=gate,
+        queue=queue,
+        keyring=keyring,
+        tls=for_clients,
+        settings=settings,
+        load=reload,
+        observe=observe,
+    )
+    own_port = None
+    if settings.metrics_port is not None:
+        own_port = metrics_port(
+            settings.metrics_host or settings.host,
+            settings.metrics_port,
+            gate=gate,
+            scrape=metrics.scrape,
+            forwarder=forwarder,
+            limits=_limits(settings),
+        )
+
+    alternator, patient = None, None
+    if settings.alternation is not None:
+        patient = patient_client(tls)
+        alternator = Alternator(
+            gate=gate,
+            queue=queue,
+            hands=Engines(settings.alternation, patient, settings.secrets),
+            config=settings.alternation,
+            observe=observe,
+            clock=time.monotonic,
+        )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -133,24 +200,47 @@ def build(
                     )
                     for lane in Lane
                 ]
-            loops.append(Loop(name="tick", every_s=TICK_S, turn=_ticks(gate)))
+            loops += [
+                Loop(name="tick", every_s=TICK_S, turn=_turn(gate.tick)),
+                *_trying(trials),
+                *_alternating(alternator),
+                Loop(name="history", every_s=POINT_EVERY_S, turn=_turn(history.sample)),
+                Loop(name="events", every_s=STATE_EVERY_S, turn=_turn(feed.tell_state)),
+            ]
             try:
                 async with running(loops, observe):
                     yield
+                    if alternator is not None:
+                        await alternator.settle(SETTLE_S)
             finally:
+                if patient is not None:
+                    await patient.aclose()
                 await upstream.aclose()
 
     token = settings.admin_token
     app = build_app(
         gate=gate,
-        proxy=ProxyApp(forwarder),
+        seen=seen,
+        feed=feed,
+        proxy=ProxyApp(forwarder, keyring),
         scrape=metrics.scrape,
         reloader=reloader,
         observe=observe,
         admin_token=None if token is None else token.get_secret_value(),
         lifespan=lifespan,
+        with_metrics=own_port is None,
     )
-    return Service(app=app, gate=gate, forwarder=forwarder, reloader=reloader, settings=settings)
+    return Service(
+        app=app,
+        gate=gate,
+        forwarder=forwarder,
+        reloader=reloader,
+        feed=feed,
+        keyring=keyring,
+        tls=for_clients,
+        metrics_port=own_port,
+        settings=settings,
+    )
 
 
 def uvicorn_config(service: Service, *, portable: bool = False) -> uvicorn.Config:
@@ -158,7 +248,7 @@ def uvicorn_config(service: Service, *, portable: bool = False) -> uvicorn.Confi
 
     portable: on uvicorn's own connections, through ASGI alone, as any other server would.
     """
-    settings = service.settings
+    settings, tls = service.settings, service.tls
     return uvicorn.Config(
         service.app,
         host=settings.host,
@@ -172,43 +262,26 @@ def uvicorn_config(service: Service, *, portable: bool = False) -> uvicorn.Confi
         server_header=False,
         date_header=False,
         proxy_headers=False,
+        ssl_context_factory=None if tls is None else lambda config, default: tls.context,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
         backlog=4096,
     )
 
 
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """For https lanes, None if there are none. Raises SettingsError for files that do not do."""
-    if not any(url.startswith("https:") for url in (settings.spec_url, settings.plain_url)):
-        return None
-    try:
-        context = ssl.create_default_context(cafile=settings.upstream_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise _bad_file("upstream_ca_file", settings.upstream_ca_file, error) from error
-    if settings.upstream_cert_file is not None:
-        try:
-            context.load_cert_chain(settings.upstream_cert_file, settings.upstream_key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise _bad_file("upstream_cert_file", settings.upstream_cert_file, error) from error
-    return context
-
-
-def _bad_file(name: str, path: str | None, error: Exception) -> SettingsError:
-    what = getattr(error, "strerror", None) or str(error)
-    return SettingsError([f"{env_name(name)}={path!r}: {what}"])
-
-
-def _protocol(service: Service) -> Callable[..., GateProtocol]:
-    """What uvicorn makes for each connection."""
-    settings = service.settings
-    limits = Limits(
+def _limits(settings: Settings) -> Limits:
+    return Limits(
         body_bytes=settings.body_limit,
         head_s=settings.head_timeout_s,
         body_s=settings.body_timeout_s,
         idle_s=KEEP_ALIVE_S,
         flush_s=settings.send_timeout_s,
     )
+
+
+def _protocol(service: Service) -> Callable[..., GateProtocol]:
+    """What uvicorn makes for each connection."""
+    limits = _limits(service.settings)
 
     def make(
         *,
@@ -220,6 +293,7 @@ def _protocol(service: Service) -> Callable[..., GateProtocol]:
         return GateProtocol(
             app=config.loaded_app,
             forwarder=service.forwarder,
+            keyring=service.keyring,
             limits=limits,
             server_state=server_state,
             state=app_state,
@@ -258,20 +332,38 @@ async def serving(
     config.timeout_graceful_shutdown = 1
     server = EmbeddedServer(config)
     # A task of this scope and no group's, which would wrap what the block raises.
-    served = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+    served = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]), name="server")
     try:
         await server.accepting.wait()
-        yield
+        async with listening(service.metrics_port, log_where):
+            yield
     finally:
+        service.feed.close()
         server.should_exit = True
         await served
 
 
-def _ticks(gate: Gate) -> Callable[[], Awaitable[None]]:
-    async def tick() -> None:
-        gate.tick()
+def _alternating(alternator: Alternator | None) -> list[Loop]:
+    if alternator is None:
+        return []
+    return [Loop(name="alternate", every_s=ALTERNATE_EVERY_S, turn=alternator.turn)]
 
-    return tick
+
+def _trying(trials: Trials | None) -> list[Loop]:
+    if trials is None:
+        return []
+    return [Loop(name="switchback", every_s=TRIALS_EVERY_S, turn=_turn(trials.turn))]
+
+
+def _seed() -> int:
+    return int.from_bytes(os.urandom(4))
+
+
+def _turn(step: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def turn() -> None:
+        step()
+
+    return turn
 
 
 def _ids() -> Callable[[], bytes]:

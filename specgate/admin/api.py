@@ -3,16 +3,19 @@
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
-from specgate import __version__
 from specgate.admin.auth import BEARER, Refused, guarded
+from specgate.admin.curves import curves_route
+from specgate.admin.lanes import lane_routes
 from specgate.admin.models import (
     Alive,
     ErrorBody,
@@ -22,7 +25,11 @@ from specgate.admin.models import (
     Status,
     ThresholdChange,
 )
+from specgate.admin.pages import ui_routes
+from specgate.admin.recorded import History, SwitchLog
 from specgate.admin.reload import Reloader
+from specgate.admin.seen import Seen
+from specgate.admin.stream import LISTENERS_MAX, EventStream, Feed
 from specgate.control.gate import Gate
 from specgate.core.events import Observer, SettingsChanged
 from specgate.proxy.app import OWN_ROOT, ProxyApp
@@ -36,17 +43,21 @@ Scrape = Callable[[str], Awaitable[tuple[str, bytes]]]
 def build_app(
     *,
     gate: Gate,
+    seen: Seen,
+    feed: Feed,
     proxy: ProxyApp,
     scrape: Scrape,
     reloader: Reloader,
     observe: Observer,
     admin_token: str | None,
     lifespan: Lifespan,
+    with_metrics: bool = True,
 ) -> FastAPI:
-    """Routes first; what none of them takes goes to the proxy."""
+    """Routes first; what none of them takes goes to the proxy. with_metrics: `/metrics` is one of
+    them, and not on a port of its own."""
     app = FastAPI(
         title="specgate",
-        version=__version__,
+        version=seen.version,
         description="The control surface of a gate between a speculative and a plain engine.",
         openapi_url=f"{OWN_ROOT}/openapi.json",
         docs_url=None,
@@ -59,17 +70,24 @@ def build_app(
     )
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.include_router(_probes(gate))
-    app.include_router(_reading(gate, scrape))
-    app.include_router(_changing(gate, reloader, observe, admin_token))
+    app.add_exception_handler(HTTPException, _unread)
+    app.include_router(probe_routes(gate))
+    if with_metrics:
+        app.include_router(metrics_route(scrape))
+    app.include_router(_reading(seen, feed))
+    app.include_router(curves_route(seen))
+    app.include_router(lane_routes(gate, admin_token))
+    app.include_router(_changing(gate, seen, reloader, observe, admin_token))
     _add_docs(app)
+    app.router.routes += ui_routes(changeable=admin_token is not None)
     app.mount("/", proxy)
     # What the mount's pattern does not match, such as a line break in a path, is the engines' too.
     app.router.default = proxy
     return app
 
 
-def _probes(gate: Gate) -> APIRouter:
+def probe_routes(gate: Gate) -> APIRouter:
+    """`/livez`, `/readyz` and its other names."""
     router = APIRouter(tags=["probes"])
 
     # HEAD too, which simple checkers send.
@@ -90,12 +108,13 @@ def _probes(gate: Gate) -> APIRouter:
         if not gate.ready:
             response.status_code = 503
         lanes = {lane: seen.health for lane, seen in gate.view().lanes.items()}
-        return Ready(ready=gate.ready, lanes=lanes)
+        return Ready(ready=gate.ready, stopping=gate.stopping, lanes=lanes)
 
     return router
 
 
-def _reading(gate: Gate, scrape: Scrape) -> APIRouter:
+def metrics_route(scrape: Scrape) -> APIRouter:
+    """`/metrics`."""
     router = APIRouter(tags=["reading"])
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
@@ -103,15 +122,63 @@ def _reading(gate: Gate, scrape: Scrape) -> APIRouter:
         content_type, text = await scrape(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
+    return router
+
+
+def _reading(seen: Seen, feed: Feed) -> APIRouter:
+    router = APIRouter(tags=["reading"])
+
     @router.get(f"{OWN_ROOT}/status", summary="The gate now, and why")
     async def status() -> Status:
-        return Status.of(gate.view(), __version__)
+        return seen.status()
+
+    @router.get(f"{OWN_ROOT}/switches", summary="The last switches, and why")
+    async def switches() -> SwitchLog:
+        return seen.switch_log()
+
+    @router.get(
+        f"{OWN_ROOT}/history",
+        summary="The last hour, a point every five seconds",
+        response_model=None,
+        responses={200: {"model": History, "description": "done"}},
+    )
+    async def history(
+        since: Annotated[
+            float | None,
+            Query(
+                allow_inf_nan=False,
+                description="Seconds since the epoch: only points after it.",
+                examples=[1764450000],
+            ),
+        ] = None,
+    ) -> Response:
+        return Response(seen.history_json(since), media_type="application/json")
+
+    @router.get(
+        f"{OWN_ROOT}/events",
+        summary="State and switches as they happen, as server-sent events",
+        response_class=Response,
+        responses={
+            200: {
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "description": "Without an end: `event: state` with a Status as its data, "
+                "at once and then every second; `event: switch` with a Switch, as it "
+                "happens. A listener that does not read is cut off.",
+            },
+            503: {"model": ErrorBody, "description": f"{LISTENERS_MAX} listen already."},
+        },
+    )
+    async def events() -> EventStream:
+        # The stream joins in this turn of the loop: no other can come between.
+        if feed.full:
+            raise Refused(503, f"{LISTENERS_MAX} clients listen to the events already")
+        return EventStream(feed)
 
     return router
 
 
 def _changing(
-    gate: Gate, reloader: Reloader, observe: Observer, admin_token: str | None
+    gate: Gate, seen: Seen, reloader: Reloader, observe: Observer, admin_token: str | None
 ) -> APIRouter:
     router = APIRouter(
         prefix=OWN_ROOT,
@@ -128,16 +195,16 @@ def _changing(
     @router.put("/threshold", summary="Set the threshold until the next reload or restart")
     async def set_threshold(change: ThresholdChange) -> Status:
         # A threshold that is set by hand wins over what a profile says of the lanes.
-        policy = replace(gate.view().policy, threshold=change.threshold, curves=None)
+        policy = replace(gate.view().policy, threshold=change.threshold, curves=None, contexts=None)
         gate.set_policy(policy)
         observe(SettingsChanged(names=("threshold",), source="control"))
-        return Status.of(gate.view(), __version__)
+        return seen.status()
 
     @router.put("/mode", summary="Force a side, or give the decision back to the policy")
     async def set_mode(change: ModeChange) -> Status:
         gate.set_mode(change.mode)
         observe(SettingsChanged(names=("mode",), source="control"))
-        return Status.of(gate.view(), __version__)
+        return seen.status()
 
     @router.post("/reload", summary="Read file and environment again")
     async def reload() -> Reloaded:
@@ -182,16 +249,27 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return _error(422, "; ".join(_line(problem) for problem in error.errors()))
 
 
+async def _unread(request: Request, error: Exception) -> Response:
+    """FastAPI's own, for a body that is no text; one that is no JSON is told of in `_invalid`."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 400:
+        return _error(422, _NO_OBJECT)
+    return await http_exception_handler(request, error)
+
+
+_NO_OBJECT = "the body must be a JSON object, sent with 'Content-Type: application/json'"
+
+
 def _line(problem: dict[str, Any]) -> str:
     # A number in the place says where in the text; without any name the body as a whole is wrong.
     field = ".".join(part for part in problem["loc"][1:] if isinstance(part, str))
     if not field:
-        return "the body must be a JSON object, sent with 'Content-Type: application/json'"
+        return _NO_OBJECT
     return f"{field}: {problem.get('ctx', {}).get('error', problem['msg'])}"
 
 
 def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    kinds = {401: "authentication_error", 403: "permission_error"}
+    kinds = {401: "authentication_error", 403: "permission_error", 503: "overloaded_error"}
     body: dict[str, Any] = {
         "message": message,
         "type": kinds.get(status, "invalid_request_error"),

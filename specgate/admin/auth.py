@@ -18,8 +18,8 @@ BEARER = HTTPBearer(auto_error=False, description="SPECGATE_ADMIN_TOKEN")
 
 class Refused(HTTPException):
     """401 for a wrong or missing token, 403 where there is none to be right, 413 for a body that is
-    too large, 422 for settings that do not do. An HTTPException: of all that reading a body may
-    raise, FastAPI lets only these through."""
+    too large, 422 for settings that do not do, 503 where too many listen. An HTTPException: of all
+    that reading a body may raise, FastAPI lets only these through."""
 
     def __str__(self) -> str:
         return str(self.detail)

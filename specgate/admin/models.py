@@ -1,18 +1,33 @@
 """What the control surface says and takes, as JSON."""
 
-from typing import Annotated, Any, Literal, cast
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from specgate.admin.recorded import (
+    THRESHOLD,
+    Ahead,
+    Recent,
+    Switch,
+    ThresholdText,
+    threshold_text,
+    time_of_day,
+)
+from specgate.core.alternation import AlternationView, Step
+from specgate.core.config import Placement
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
 from specgate.core.meter import Bounds
-from specgate.core.policy import Mode, Reason
+from specgate.core.outlook import outlook
+from specgate.core.policy import MEANINGS, Mode, Reason
+from specgate.core.switchback import Experiment
 from specgate.core.view import GateView
-from specgate.settings import kind_of
+from specgate.telemetry.history import History
+from specgate.telemetry.switches import Switches
 
-THRESHOLD = kind_of("threshold")
-ThresholdText = float | Literal["never", "always"]
+SHOWN_SWITCHES = 5
+"""Of the last switches, so many are in the status."""
 
 
 class InFlight(BaseModel):
@@ -29,7 +44,36 @@ class LaneStatus(BaseModel):
 
     url: str
     health: Health
+    draining: bool = Field(description="An operator wants it to get nothing new.")
+    asleep: bool = Field(description="The pool holds the other lane now; its health is not known.")
+    in_hand: int = Field(description="Requests it has in hand, those that are no load included.")
     engine: str = Field(description="sglang, vllm, llamacpp or unknown.")
+
+
+class Turns(BaseModel):
+    """The lanes in turn, on a pool that holds one of them."""
+
+    awake: Lane | None = Field(description="It serves; null: neither lane is known to.")
+    wanted: Lane = Field(description="The lane that is to be awake.")
+    step: Step | None = Field(description="Of a change that is under way; null: there is none.")
+    failed: Step | None = Field(
+        description="The step that failed last, since the last change that did not; null: none."
+    )
+    why: str | None = Field(description="Its lane, and why it failed.")
+    retry_s: float | None = Field(description="Seconds until that is tried again.")
+    alternations: int = Field(description="Changes since the start.")
+
+    @classmethod
+    def of(cls, view: AlternationView) -> "Turns":
+        return cls(
+            awake=view.awake,
+            wanted=view.wanted,
+            step=view.step,
+            failed=view.failed,
+            why=view.why,
+            retry_s=None if view.retry_s is None else round(view.retry_s, 1),
+            alternations=view.alternations,
+        )
 
 
 class AcceptLength(BaseModel):
@@ -62,6 +106,22 @@ class Gained(BaseModel):
         return cls(low_s=low, mean_s=round(bounds.middle / each, 6), high_s=high)
 
 
+class SwitchbackStatus(BaseModel):
+    """The experiment on live traffic: the plain side's pace over the spec side's, at low load."""
+
+    pairs: int = Field(description="Pairs of blocks that were measured whole.")
+    faster: float | None = Field(description="Above 1 where speculation is faster.")
+    low: float | None = Field(description="Of its 90 % interval; null: before two pairs.")
+    high: float | None
+    expected: float | None = Field(description="What the profile says at that load.")
+    spent_s: float = Field(description="On the side that the policy would not have chosen.")
+    running: bool = Field(description="A pair of blocks is under way.")
+
+    @classmethod
+    def of(cls, found: Experiment) -> "SwitchbackStatus":
+        return cls(**{name: _rounded(value) for name, value in found._asdict().items()})
+
+
 class Weighing(BaseModel):
     """What the gate weighs with a profile; rates in output tokens a second."""
 
@@ -75,26 +135,46 @@ class Weighing(BaseModel):
     against_plain: Gained
     against_spec: Gained
     sequences: int = Field(description="That came while it was weighed.")
+    prompt_tokens: float | None = Field(
+        description="Of recent prompts, on the mean, by which the curves are chosen; null: the "
+        "profile has one length, or engines tell none."
+    )
+    experiment: SwitchbackStatus | None = Field(
+        description="What blocks at low load measured; null: none are tried."
+    )
 
 
 class Status(BaseModel):
     """The gate at this moment. Loads are in sequences."""
 
+    at: datetime = Field(description="The gate's clock: ISO 8601, UTC.")
     mode: Mode
+    placement: Placement = Field(
+        description="Where the lanes run: one pool of GPUs, GPUs of their own, or by turns."
+    )
     side: Lane = Field(description="The side that the next request is on.")
     reason: Reason = Field(description="Why it is on that side, at the last decision.")
+    why: str = Field(description="The reason in words.")
+    shadow: Lane | None = Field(
+        description="Everything goes to this lane, and the side is for show; null: no shadow."
+    )
+    ahead: Ahead
     threshold: ThresholdText | None = Field(description="null: nothing was measured.")
     speculate_below: float | None = Field(description="null: there is no such edge.")
     plain_above: float | None = Field(description="null: there is no such edge.")
     load: float = Field(description="What the policy compares.")
     smoothed: float
     in_flight: InFlight
+    queued: int = Field(description="Requests that wait for room; in no other count.")
     beyond: int = Field(
         description="Sequences that engines have in hand besides `in_flight`; part of `load`."
     )
     lanes: dict[Lane, LaneStatus]
-    switches: int
-    since_switch_s: float | None
+    turns: Turns | None = Field(description="null: the pool holds both lanes.")
+    recent: dict[Lane, Recent]
+    switches: int = Field(description="So many since the start.")
+    since_switch_s: float | None = Field(description="Seconds; null: there was none.")
+    last_switches: list[Switch] = Field(description="A few, the newest first.")
     weighing: Weighing | None = Field(description="null: there is no profile to weigh by.")
     accept_length: AcceptLength | None = Field(
         description="null: there is no profile that says which it was measured with."
@@ -102,13 +182,21 @@ class Status(BaseModel):
     version: str
 
     @classmethod
-    def of(cls, view: GateView, version: str) -> "Status":
+    def of(
+        cls, view: GateView, *, at: float, version: str, history: History, switches: Switches
+    ) -> "Status":
+        """at: the time of day, seconds since the epoch."""
         policy = view.policy
         return cls(
+            at=time_of_day(at),
             mode=view.mode,
+            placement=policy.placement,
             side=view.side,
             reason=view.reason,
-            threshold=cast("ThresholdText | None", THRESHOLD.write(policy.threshold)),
+            why=MEANINGS[view.reason],
+            shadow=policy.shadow,
+            ahead=Ahead.of(outlook(view)),
+            threshold=threshold_text(policy.threshold),
             speculate_below=_finite(policy.speculate_below),
             plain_above=_finite(policy.plain_above),
             load=view.load,
@@ -119,13 +207,24 @@ class Status(BaseModel):
                 plain=view.counts.plain,
                 oldest_s=view.oldest_s,
             ),
+            queued=view.queued,
             beyond=view.beyond.total,
             lanes={
-                lane: LaneStatus(url=seen.url, health=seen.health, engine=seen.engine)
+                lane: LaneStatus(
+                    url=seen.url,
+                    health=seen.health,
+                    draining=seen.draining,
+                    asleep=seen.asleep,
+                    in_hand=seen.carried,
+                    engine=seen.engine,
+                )
                 for lane, seen in view.lanes.items()
             },
+            turns=None if view.alternation is None else Turns.of(view.alternation),
+            recent={lane: Recent.of(history.recent(lane)) for lane in Lane},
             switches=view.switches,
             since_switch_s=view.since_switch_s,
+            last_switches=[Switch.of(each) for each in switches.latest(SHOWN_SWITCHES)],
             weighing=_weighing(view),
             accept_length=_accept_length(view),
             version=version,
@@ -136,6 +235,7 @@ class Ready(BaseModel):
     """Whether a lane serves."""
 
     ready: bool
+    stopping: bool = Field(description="The gate serves on, and is about to stop.")
     lanes: dict[Lane, Health]
 
 
@@ -195,6 +295,8 @@ def _weighing(view: GateView) -> Weighing | None:
         against_plain=Gained.of(gain.against_plain, gain.sequences),
         against_spec=Gained.of(gain.against_spec, gain.sequences),
         sequences=gain.sequences,
+        prompt_tokens=_rounded(view.prompt_tokens),
+        experiment=None if view.experiment is None else SwitchbackStatus.of(view.experiment),
     )
 
 
@@ -210,6 +312,10 @@ def _accept_length(view: GateView) -> AcceptLength | None:
         break_even=round(accept.break_even, 3),
         followed=view.policy.adaptive,
     )
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _finite(edge: float | None) -> float | None:

@@ -1,7 +1,8 @@
 """Taking changed settings under traffic: file and environment are read again, whole.
 
 What reloads: threshold, band, the profile that they may come from, smoothing, burst, dwell,
-switches an hour, whether the accept length is followed, and the lanes' URLs. Anything else is named
+switches an hour, whether the accept length is followed, the lanes' URLs and keys, the clients' keys
+and, where their files' names stay, the certificates. Anything else is named
 and waits for a restart. A reload that finds a mistake changes nothing; the next good one applies in
 full. It also ends what was set by hand over the control surface: the files are the truth.
 """
@@ -10,10 +11,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from specgate.control.admission_queue import AdmissionQueue
 from specgate.control.gate import Gate
+from specgate.core.config import Placement
 from specgate.core.events import Observer, ReloadFailed, SettingsChanged
 from specgate.core.lanes import Lane
+from specgate.proxy.keys import Keyring
 from specgate.settings import Loaded, Settings, SettingsError, reloadable_names
+from specgate.settings.certificates import ClientsTls
 from specgate.upstream.base import Origin
 
 
@@ -33,11 +38,17 @@ class Reloader:
         self,
         *,
         gate: Gate,
+        queue: AdmissionQueue,
+        keyring: Keyring,
+        tls: ClientsTls | None,
         settings: Settings,
         load: Callable[[], Loaded],
         observe: Observer,
     ) -> None:
         self._gate = gate
+        self._queue = queue
+        self._keyring = keyring
+        self._tls = tls
         self._settings = settings
         self._load = load
         self._observe = observe
@@ -49,9 +60,12 @@ class Reloader:
             try:
                 # In a thread: the file may lie on a slow mount, and the loop is never blocked.
                 loaded = await asyncio.to_thread(self._load)
+                shown = None if self._tls is None else await asyncio.to_thread(self._tls.read)
             except SettingsError as error:
                 self._observe(ReloadFailed(error=str(error)))
                 raise
+            if self._tls is not None and shown is not None:
+                self._tls.use(shown)
             return self._apply(loaded, source)
 
     def _apply(self, loaded: Loaded, source: str) -> Outcome:
@@ -60,13 +74,22 @@ class Reloader:
             name for name in type(now).model_fields if getattr(was, name) != getattr(now, name)
         }
         changed = differ & reloadable_names()
+        if Placement.ALTERNATE in (was.pool, now.pool):
+            changed -= {"pool"}  # whose lanes take turns is known from the start
+            now = now.with_pool(was.pool)
+        if was.file_keys != now.file_keys:
+            changed.add("api_keys_file")
         # What waits for a restart keeps its old value here too, or the next reload would not
         # name it again.
         kept = {name: getattr(now, name) for name in changed}
-        self._settings = was.with_profile(kept, now.policy.curves)
-        self._gate.set_origin(Origin.of(Lane.SPEC, now.spec_url))
-        self._gate.set_origin(Origin.of(Lane.PLAIN, now.plain_url))
-        self._gate.set_policy(now.policy)
+        policy = now.policy
+        measured = policy.curves, policy.contexts, policy.fingerprint
+        self._settings = was.with_profile(kept, *measured).with_file_keys(now.file_keys)
+        self._gate.set_origin(Origin.of(Lane.SPEC, now.spec_url, now.authorization(Lane.SPEC)))
+        self._gate.set_origin(Origin.of(Lane.PLAIN, now.plain_url, now.authorization(Lane.PLAIN)))
+        self._keyring.keys = now.client_keys
+        self._gate.set_policy(policy)
+        self._queue.use(now.admission)
         outcome = Outcome(
             changed=tuple(sorted(changed)),
             needs_restart=tuple(sorted(differ - changed)),

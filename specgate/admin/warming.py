@@ -17,6 +17,10 @@ Message = MutableMapping[str, Any]
 _READ = (
     *sorted(OWN_PATHS),
     f"{OWN_ROOT}/status",
+    f"{OWN_ROOT}/switches",
+    f"{OWN_ROOT}/history",
+    f"{OWN_ROOT}/curves",
+    f"{OWN_ROOT}/events",
     f"{OWN_ROOT}/openapi.json",
     f"{OWN_ROOT}/docs",
     f"{OWN_ROOT}/docs/files/favicon-32x32.png",
@@ -25,6 +29,8 @@ _CHANGED = (
     ("PUT", f"{OWN_ROOT}/threshold"),
     ("PUT", f"{OWN_ROOT}/mode"),
     ("POST", f"{OWN_ROOT}/reload"),
+    ("POST", f"{OWN_ROOT}/lanes/spec/drain"),
+    ("POST", f"{OWN_ROOT}/lanes/spec/undrain"),
 )
 
 
@@ -35,6 +41,12 @@ async def warm(app: FastAPI) -> None:
         await _call(app, "GET", path)
     for method, path in _CHANGED:
         await _call(app, method, path)
+
+
+async def warm_own_paths(app: FastAPI) -> None:
+    """The same for an application that has the probes and `/metrics` alone."""
+    for path in sorted(OWN_PATHS):
+        await _call(app, "GET", path)
 
 
 async def _call(app: FastAPI, method: str, path: str) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from specgate.admin.pages import UI
 from specgate.core.lanes import Lane
 from specgate.demo import DEFAULT_PROFILE, Look, Options, Result, Stage, staged
 from specgate.demo import ramp as run_ramp
@@ -107,8 +108,9 @@ def _introduce(console: Console, stage: Stage) -> None:
         f"{stage.options.time_scale:g} x faster than real."
     )
     console.print(
-        f"Its curves cross at a load of {stage.threshold:.2f}: the gate speculates below.\n"
+        f"Its curves cross at a load of {stage.threshold:.2f}: the gate speculates below."
     )
+    console.print(f"Dashboard: {stage.url}{UI}\n", highlight=False, soft_wrap=True)
 
 
 async def _watched(console: Console, stage: Stage) -> Result:

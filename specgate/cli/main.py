@@ -24,6 +24,7 @@ COMMANDS = {
     "doctor": "specgate.cli.doctor:doctor",
     "report": "specgate.cli.report:report",
     "replay": "specgate.cli.replay:replay",
+    "status": "specgate.cli.status:status",
 }
 
 EXAMPLES = """\b

@@ -21,7 +21,8 @@ from specgate.cli.replay_values import (
     Finite,
     Traffic,
 )
-from specgate.core.config import Placement
+from specgate.core.config import Placement, PolicyConfig
+from specgate.core.hold import Hold
 from specgate.core.profile import Profile
 from specgate.replay.plan import NoCurvesError, Plan, plan
 from specgate.replay.pool import LEFT_OUT
@@ -159,7 +160,7 @@ Examples:
 )
 @click.option(
     "--pool",
-    type=click.Choice([str(each) for each in Placement]),
+    type=click.Choice([str(Placement.SHARED), str(Placement.SPLIT)]),
     default=str(Placement.SHARED),
     show_default=True,
     help="`split`: each lane has GPUs of its own, and the gate places each request.",
@@ -173,6 +174,20 @@ Examples:
 @click.option("--band", type=Finite(0, 1, max_open=True), help="With --threshold: the band.")
 @click.option("--smoothing", type=Finite(0), help="With --threshold: the smoothing, in seconds.")
 @click.option("--dwell", type=Finite(0), help="With --threshold: the dwell, in seconds.")
+@click.option(
+    "--switches-per-h",
+    type=click.IntRange(0),
+    metavar="N",
+    help="After so many switches within an hour the gate stays plain; not with --threshold.  "
+    f"[default: {PolicyConfig().switches_per_h}]",
+)
+@click.option(
+    "--hold",
+    type=click.IntRange(0),
+    metavar="K",
+    help="After a switch what arrives waits until no more than K requests are left on the other "
+    "side, at most for a request's mean duration; not with --threshold.",
+)
 @click.option("--burst", type=Finite(1), help="The guard against bursts.")
 @click.option(
     "--json",
@@ -205,6 +220,8 @@ def replay(
     band: float | None,
     smoothing: float | None,
     dwell: float | None,
+    switches_per_h: int | None,
+    hold: int | None,
     burst: float | None,
     json_file: Path | None,
     out: Path | None,
@@ -228,13 +245,20 @@ def replay(
         if value is not None and threshold is None:
             said = "only with --threshold: the profile is weighed without it"
             raise click.BadParameter(said, param_hint=name)
-    knobs = {
-        name: value for name, value in {**by_hand, "burst": burst}.items() if value is not None
-    }
-    if adaptive and threshold is not None:
-        raise click.BadParameter("not with --threshold: it is never moved", param_hint="--adaptive")
+    by_hand |= {"burst": burst, "switches_per_h": switches_per_h}
+    knobs = {name: value for name, value in by_hand.items() if value is not None}
     placement = Placement(pool)
-    make = partial(plan, by_hand=knobs, adaptive=adaptive, placement=placement)
+    if threshold is not None:
+        _refuse_weighed(adaptive=adaptive, switches_per_h=switches_per_h, hold=hold)
+    if hold is not None and placement is Placement.SPLIT:
+        raise click.BadParameter("not with --pool split: it has no switch", param_hint="--hold")
+    make = partial(
+        plan,
+        by_hand=knobs,
+        adaptive=adaptive,
+        placement=placement,
+        hold=None if hold is None else Hold(hold),
+    )
     made = _plan(profile, traffic, partial(make, seed=seed, requests=requests))
     _check(accept or (), made)
     worlds = [
@@ -255,6 +279,18 @@ def replay(
         _print(made, replays)
     if out is not None:
         click.echo(_picture(made, replays[0], out), err=str(json_file) == "-")
+
+
+def _refuse_weighed(*, adaptive: bool, switches_per_h: int | None, hold: int | None) -> None:
+    """What a threshold by hand does not know."""
+    why = {
+        "--adaptive": (adaptive, "it is never moved"),
+        "--switches-per-h": (switches_per_h is not None, "only a weighed profile has the limit"),
+        "--hold": (hold is not None, "how long a request takes is known with a profile alone"),
+    }
+    for name, (given, said) in why.items():
+        if given:
+            raise click.BadParameter(f"not with --threshold: {said}", param_hint=name)
 
 
 def _plan(profile: str, traffic: Traffic, make: Callable[..., Plan]) -> Plan:

@@ -9,6 +9,7 @@ import click
 import uvloop
 
 from specgate.core.lanes import Lane
+from specgate.sim.faults import Faults, FaultsError, read_faults
 from specgate.sim.profiles import REFERENCE, Profile, UnknownProfileError, load_profile
 from specgate.sim.server import CannotListenError, RunningLane, SimLane, running
 
@@ -23,6 +24,10 @@ Examples:
   A profile that crosses at about 39 requests, ten times as fast as real time:
     specgate sim --lane spec --port 30000 --lane plain --port 30001 \\
         --profile k26-int4-8xrtxpro6000-vllm-ctx10k --time-scale 10
+\b
+  Two lanes on a pool that holds one; the spec lane sleeps, and loses its weights when it wakes:
+    specgate sim --lane spec --port 30000 --lane plain --port 30001 --asleep spec \\
+        --faults 'spec={"weights_lost": true}'
 \b
   Then, to break it and to mend it:
     curl -X POST localhost:30000/_sim/faults -d '{"cut_after_chunks": 5}'
@@ -41,6 +46,21 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number to count with")
     return value
+
+
+def _faults(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> dict[Lane, Faults]:
+    found: dict[Lane, Faults] = {}
+    for value in values:
+        lane, _, text = value.partition("=")
+        if lane not in set(Lane):
+            raise click.BadParameter(f"{value!r} does not begin with spec= or plain=")
+        try:
+            found[Lane(lane)] = read_faults(text.encode())
+        except FaultsError as exc:
+            raise click.BadParameter(f"{lane}: {exc}") from exc
+    return found
 
 
 @click.command(epilog=EXAMPLES)
@@ -86,6 +106,19 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
 )
 @click.option("--model", default="sim", show_default=True, help="Model name to serve.")
 @click.option("--api-key", metavar="KEY", default=None, help="Ask for this bearer token.")
+@click.option(
+    "--faults",
+    metavar="LANE=JSON",
+    multiple=True,
+    callback=_faults,
+    help="A lane's faults from its start, as /_sim/faults takes them.",
+)
+@click.option(
+    "--asleep",
+    type=click.Choice([lane.value for lane in Lane]),
+    default=None,
+    help="The lane that starts with its memory released; the pool then holds one lane at a time.",
+)
 def sim(
     lanes: Sequence[str],
     ports: Sequence[int],
@@ -96,6 +129,8 @@ def sim(
     kappa: float,
     model: str,
     api_key: str | None,
+    faults: dict[Lane, Faults],
+    asleep: str | None,
 ) -> None:
     """Simulate an SGLang engine: its HTTP surface, batching, speculation and load, no GPU.
 
@@ -109,26 +144,46 @@ def sim(
         )
     if len(set(lanes)) != len(lanes):
         raise click.UsageError("--lane: each lane can be given once")
+    unknown = [lane for lane in (*faults, *([asleep] if asleep else [])) if lane not in lanes]
+    if unknown:
+        raise click.UsageError(f"--faults, --asleep: there is no {unknown[0]} lane to simulate")
     wanted = [
-        SimLane(lane=Lane(lane), host=host, port=port, model_name=model, api_key=api_key)
+        SimLane(
+            lane=Lane(lane),
+            host=host,
+            port=port,
+            model_name=model,
+            api_key=api_key,
+            asleep=lane == asleep,
+            faults=faults.get(Lane(lane), Faults()),
+        )
         for lane, port in zip(lanes, ports, strict=True)
     ]
+    holds = len(Lane) if asleep is None else 1
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(wanted, profile, time_scale=time_scale, seed=seed, kappa=kappa))
+            runner.run(
+                _serve(wanted, profile, time_scale=time_scale, seed=seed, kappa=kappa, holds=holds)
+            )
     except CannotListenError as exc:
         raise click.ClickException(f"--host/--port: {exc}") from exc
 
 
 async def _serve(
-    lanes: Sequence[SimLane], profile: Profile, *, time_scale: float, seed: int, kappa: float
+    lanes: Sequence[SimLane],
+    profile: Profile,
+    *,
+    time_scale: float,
+    seed: int,
+    kappa: float,
+    holds: int,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with running(
-        lanes, profile=profile, time_scale=time_scale, seed=seed, kappa=kappa
+        lanes, profile=profile, time_scale=time_scale, seed=seed, kappa=kappa, holds=holds
     ) as sims:
         for running_lane in sims.values():
             click.echo(_line(running_lane, profile, time_scale))

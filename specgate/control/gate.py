@@ -9,38 +9,25 @@ import math
 from collections.abc import Callable
 
 from specgate.control.admission import Admission
-from specgate.control.roster import Roster
+from specgate.control.gate_state import GateState
 from specgate.core.accept import Counted
-from specgate.core.adaptive import Adaptive, adaptive_of
-from specgate.core.beyond import Beyond
-from specgate.core.config import PolicyConfig
-from specgate.core.curves import Curves
+from specgate.core.config import Placement, PolicyConfig
 from specgate.core.demand import Mark
 from specgate.core.errors import ConnectFailed
 from specgate.core.events import Observer, Switched
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
-from specgate.core.load import SmoothedLoad
 from specgate.core.policy import Decision, Mode, Reason, Situation, decide
 from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.routes import RouteClass
-from specgate.core.rules import Asked, Rules, RulesConfig, rerouted
-from specgate.core.view import AcceptView, GateView
-from specgate.core.weighing import Weighing
+from specgate.core.rules import Asked, RulesConfig, rerouted
 from specgate.engines.base import Engine
 from specgate.engines.features import EFFECTS
 from specgate.ledger.base import Entry, Ledger
 from specgate.upstream.base import Origin
 
 
-class LastLaneError(Exception):
-    """The other lane drains already; `lane` would be the last one to serve."""
-
-    def __init__(self, lane: Lane) -> None:
-        super().__init__(f"the {lane.other} lane is draining: undrain it before the {lane} lane")
-
-
-class Gate:
+class Gate(GateState):
     """`clock`: monotonic seconds. All methods run to their end without awaiting."""
 
     def __init__(
@@ -56,29 +43,17 @@ class Gate:
         rules: RulesConfig | None = None,
     ) -> None:
         """fresh_s: what an engine said of its load is believed for so long."""
-        now = clock()
-        self._policy = policy
-        self._ledger = ledger
-        self._observe = observe
-        self._clock = clock
-        self._load = SmoothedLoad(policy.smoothing_s, now)
-        self._mode = Mode.AUTO
-        self._switches = 0
-        self._switched_at: float | None = None
-        self._roster = Roster(origins, now)
-        self._constants = constants
-        self._adaptive: Adaptive | None = None
-        self._weighing: Weighing | None = None
-        self._weigh(policy.curves, now)
-        self._beyond = Beyond(fresh_s)
-        self._rules = Rules(rules or RulesConfig())
-        self._mixed_s = 0.0
-        self._ticked_at = now
-        self._unsent = 0
-        """Sequences that engines have beyond ours, as of the last tick."""
-        # The side that an idle gate starts on is a choice, not a switch.
-        self._side = Lane.PLAIN if self._weighing is None else self._weighing.first_side
-        first = self._decision(arriving=0, now=now)
+        super().__init__(
+            policy=policy,
+            origins=origins,
+            ledger=ledger,
+            observe=observe,
+            clock=clock,
+            constants=constants,
+            fresh_s=fresh_s,
+            rules=rules,
+        )
+        first = self._decision(arriving=0, now=clock())
         self._side, self._reason = first.side, first.side_reason
 
     # The way of a request
@@ -95,10 +70,10 @@ class Gate:
 
         asked: what of it the rules look at, None: nothing that they know. avoid: the lane that
         failed to take it just now; the answer is then the other. Raises ConnectFailed if that
-        one drains.
+        one drains or sleeps.
         """
-        if avoid is not None and self._roster.draining is avoid.other:
-            raise ConnectFailed(f"the {avoid.other} lane is draining", lane=avoid)
+        if avoid is not None and self._roster.closed(avoid.other):
+            raise ConnectFailed(f"the {avoid.other} lane drains or sleeps", lane=avoid)
         if not route.is_generation:
             return self._admitted(self._unloaded(asked, avoid), None)
         now = self._clock()
@@ -122,11 +97,11 @@ class Gate:
             )
         elif avoid is not None:
             decision = rerouted(decision, avoid)
-        if decision.lane is self._roster.draining and decision.reason is not Reason.HELD:
-            decision = decision._replace(lane=decision.lane.other, reason=Reason.LAST_RESORT)
+        if not self._roster.all_open:
+            decision = self._roster.opened(decision)
         entry = self._ledger.enter(decision.lane, sequences, now)
         self._catch_up(now)
-        weighing = self._weighing
+        weighing = self._reckoning.weighing
         mark = None if weighing is None else weighing.arrived(decision.lane, sequences, now)
         return self._admitted(decision, entry, mark)
 
@@ -139,16 +114,23 @@ class Gate:
         if admission.entry is not None and self._ledger.leave(admission.entry):
             now = self._clock()
             self._catch_up(now)
-            if admission.mark is not None and self._weighing is not None:
-                self._weighing.left(admission.mark, now)
+            weighing = self._reckoning.weighing
+            if admission.mark is not None and weighing is not None:
+                weighing.left(admission.mark, now)
+        if self.made_room is not None:
+            self.made_room()
 
     def origin(self, lane: Lane) -> Origin:
         return self._roster.origin(lane)
 
+    def engine(self, lane: Lane) -> Engine:
+        """What a lane runs, as far as it is known."""
+        return self._roster.engine(lane)
+
     def origins(self) -> list[Origin]:
-        """Of both lanes; one where both are the same engine."""
-        spec, plain = (self._roster.origin(lane) for lane in Lane)
-        return [spec] if spec.url == plain.url else [spec, plain]
+        """Of the lanes that are awake; one where both are the same engine."""
+        awake = [self._roster.origin(lane) for lane in Lane if lane not in self._roster.asleep]
+        return awake[:1] if len({origin.url for origin in awake}) == 1 else awake
 
     def holds(self, state: str) -> bool:
         """Whether it is known which lane holds it."""
@@ -158,6 +140,11 @@ class Gate:
         """The engine there said that it holds this, a session or a stored response."""
         if self._roster.origin(origin.lane) == origin:
             self._rules.learn(state, origin.lane, self._clock())
+
+    def doubt(self, lane: Lane) -> bool:
+        """A lane took no connection. Whether the request may wait until it is known which lane
+        serves, since no other one is awake now."""
+        return self.turns is not None and self.turns.doubt(lane)
 
     # What the loops and the traffic see
 
@@ -173,17 +160,19 @@ class Gate:
             self._mixed_s += now - self._ticked_at
         self._ticked_at = now
         self._catch_up(now)
-        if self._weighing is not None:
-            self._weighing.use(self._curves(now))
-            seen = self._policy.shadow is None
-            self._weighing.step(now, self._side, counts, beyond, seen=seen)
+        side = self._side
+        serving = side.other if side in self._roster.asleep else None
+        self._reckoning.step(now, side, counts, beyond, waiting=self.queued, serving=serving)
         self._settle(self._decision(arriving=0, now=now), now)
+        if self.made_room is not None:
+            self.made_room()
 
     def saw(self, origin: Origin, sign: Sign, why: str) -> None:
         """A sign of a lane's health. Ignored if it is of a URL that the lane has left."""
         change = self._roster.saw(origin, sign, why, self._clock())
         if change is not None:
             self._observe(change)
+            self._look_at_turns()
 
     def name_engine(self, origin: Origin, engine: Engine) -> None:
         """The prober found out what a lane runs."""
@@ -192,8 +181,21 @@ class Gate:
     def saw_accept_length(self, origin: Origin, reading: Counted) -> None:
         """What a lane's engine has counted of its decode steps; of the spec lane's it is kept."""
         current = self._roster.origin(Lane.SPEC)
-        if self._adaptive is not None and origin == current:
-            self._adaptive.saw(reading, self._clock())
+        if origin == current:
+            self._reckoning.saw_accept_length(reading, self._clock())
+
+    def saw_prompt(self, tokens: int | None) -> None:
+        """A generation ended, and its engine said so many prompt tokens; None: it said nothing."""
+        self._reckoning.saw_prompt(tokens, self._clock())
+
+    def draining(self) -> tuple[int, float, float] | None:
+        """Of the side that was left last, if it was not by force: sequences in flight there,
+        seconds since then, and a sequence's mean duration. None without one that is observed."""
+        weighing = self._reckoning.weighing
+        if self.left_at is None or weighing is None:
+            return None
+        old = self._ledger.counts().of(self._side.other)
+        return old, self._clock() - self.left_at, weighing.latest.duration_s
 
     def saw_engine_load(self, origin: Origin, sequences: int) -> None:
         """What a lane's engine has in hand, from whomever."""
@@ -208,78 +210,67 @@ class Gate:
 
     def drain(self, lane: Lane) -> None:
         """No new requests for a lane from now on. Raises LastLaneError if the other one drains."""
-        if self._roster.draining is lane.other:
-            raise LastLaneError(lane)
         self._roster.drain(lane)
         self.tick()
+        self._look_at_turns()
 
     def undrain(self, lane: Lane) -> None:
         """New requests for a lane again; nothing, if it does not drain."""
         if self._roster.draining is lane:
             self._roster.drain(None)
             self.tick()
+            self._look_at_turns()
+
+    def sleep(self, lane: Lane) -> None:
+        """A lane gets nothing from now on, and what its engine held is gone."""
+        self._roster.sleep(lane, self._clock())
+        self._rules.moved(lane)
+        self._beyond.forget(lane)
+
+    def wake(self, lane: Lane) -> None:
+        """A lane was found to be awake, and to serve."""
+        self._roster.wake(lane)
+        self.saw(self._roster.origin(lane), Sign.READY, "it is awake and answered")
+
+    def hold(self, side: Lane | None) -> None:
+        """Hold a side for a block of the experiment; None: the policy's again."""
+        if side is not self._held:
+            self._held = side
+            self.tick()
 
     def set_mode(self, mode: Mode) -> None:
+        if mode is not Mode.AUTO:
+            self.left_at = None
         self._mode = mode
         self.tick()
+        if self.turns is not None:
+            self.turns.hurry()
 
     def set_policy(self, policy: PolicyConfig) -> None:
         """New knobs from the next decision on; the load's history stays."""
         now = self._clock()
         self._load.retune(policy.smoothing_s, now)
         self._policy = policy
-        self._weigh(policy.curves, now)
+        self._reckoning.use(policy, now)
+        self.follows_prompts = policy.contexts is not None
         self.tick()
 
     def set_origin(self, origin: Origin) -> None:
-        """A lane's new URL: for new requests; those in flight end where they are."""
-        if self._roster.origin(origin.lane) != origin:
+        """A lane's new URL, or its engine's new key: for new requests; those in flight end where
+        they are."""
+        if self._roster.origin(origin.lane) == origin:
+            self._roster.rekey(origin)
+        else:
             self._roster.move(origin, self._clock())
             self._beyond.forget(origin.lane)
             self._rules.moved(origin.lane)
-            if self._adaptive is not None and origin.lane is Lane.SPEC:
-                self._adaptive.forget()
+            if origin.lane is Lane.SPEC:
+                self._reckoning.forget_accept_length()
+            self._look_at_turns()
 
-    # What everybody may see
-
-    def view(self) -> GateView:
-        now = self._clock()
-        since = None if self._switched_at is None else now - self._switched_at
-        return GateView(
-            mode=self._mode,
-            side=self._side,
-            reason=self._reason,
-            policy=self._policy,
-            counts=self._ledger.counts(),
-            load=self._load.read(now),
-            smoothed=self._load.read(now),
-            oldest_s=self._ledger.oldest_s(now),
-            switches=self._switches,
-            since_switch_s=since,
-            weighed=None if self._weighing is None else self._weighing.latest,
-            gain=None if self._weighing is None else self._weighing.gain,
-            beyond=self._beyond.counts(now),
-            forced_share=self._rules.share.read(self._rules.arrived),
-            mixed_s=self._mixed_s,
-            curves=None if self._weighing is None else self._weighing.curves,
-            accept=None if self._adaptive is None else self._accept(self._adaptive, now),
-            lanes=self._roster.views(),
-        )
-
-    @property
-    def side(self) -> Lane:
-        """For new requests, health aside."""
-        return self._side
-
-    @property
-    def switches(self) -> int:
-        """Since the start."""
-        return self._switches
-
-    @property
-    def ready(self) -> bool:
-        """Whether some lane is known to serve."""
-        return self._roster.ready
+    def _look_at_turns(self) -> None:
+        if self.turns is not None:
+            self.turns.look()
 
     def _admitted(
         self, decision: Decision, entry: Entry | None, mark: Mark | None = None
@@ -287,36 +278,6 @@ class Gate:
         roster, lane = self._roster, decision.lane
         roster.carried[lane] += 1
         return Admission(self, decision, roster.origin(lane), entry, mark)
-
-    def _weigh(self, curves: Curves | None, now: float) -> None:
-        if self._adaptive is None or curves is None or curves.accept_length is None:
-            self._adaptive = adaptive_of(curves)
-        else:
-            self._adaptive.use(curves)
-        if curves is None:
-            self._weighing = None
-        elif self._weighing is None:
-            self._weighing = Weighing(self._curves(now), now, constants=self._constants)
-        else:
-            self._weighing.use(self._curves(now))
-
-    def _curves(self, now: float) -> Curves:
-        """The profile's, moved by the live accept length where the policy wants it."""
-        curves = self._policy.curves
-        assert curves is not None
-        if self._adaptive is None or not self._policy.adaptive:
-            return curves
-        return self._adaptive.curves(now)
-
-    def _accept(self, adaptive: Adaptive, now: float) -> AcceptView:
-        found = adaptive.estimate(now)
-        return AcceptView(
-            live=found.accept_length,
-            standard_error=found.standard_error * adaptive.bench,
-            bench=adaptive.bench,
-            age_s=found.age_s,
-            break_even=adaptive.break_even(self._load.read(now)),
-        )
 
     def _catch_up(self, now: float) -> None:
         """Take the ledger's total into the load; with a shared ledger others may have moved it."""
@@ -328,7 +289,7 @@ class Gate:
     def _decision(self, *, arriving: int, now: float) -> Decision:
         switched_at = self._switched_at
         since_switch_s = math.inf if switched_at is None else now - switched_at
-        load, weighing = self._load, self._weighing
+        load, weighing = self._load, self._reckoning.weighing
         # By position: making an object by its fields' names costs three times as much.
         situation = Situation(
             self._mode,
@@ -342,6 +303,8 @@ class Gate:
             self._ledger.counts().spec,
             self._rules.share.over,
             self._roster.draining,
+            self._held,
+            self._roster.asleep,
         )
         return decide(self._policy, situation)
 
@@ -353,8 +316,11 @@ class Gate:
         self._side = decision.side
         self._switches += 1
         self._switched_at = now
-        if self._weighing is not None:
-            self._weighing.switched(now)
+        shared = self._policy.placement is Placement.SHARED
+        moved = shared and self._mode is Mode.AUTO and self._policy.shadow is None
+        self.left_at = now if moved else None
+        if self._reckoning.weighing is not None:
+            self._reckoning.weighing.switched(now)
         self._observe(
             Switched(
                 side=decision.side,
@@ -369,7 +335,8 @@ class Gate:
         """Calls that decode nothing go to the plain lane: always the same, so that what they say
         (models, versions) does not change with the load."""
         roster = self._roster
-        only_spec = roster.usable == {Lane.SPEC} or roster.draining is Lane.PLAIN
+        off = roster.closed(Lane.PLAIN) and Lane.SPEC not in roster.asleep
+        only_spec = roster.usable == {Lane.SPEC} or off
         lane = Lane.SPEC if only_spec else Lane.PLAIN
         decision = Decision(lane, Reason.NOT_GENERATION, self._side, self._reason)
         if asked is not None:

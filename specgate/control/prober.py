@@ -1,8 +1,9 @@
 """Active health checks: ask each lane whether it is ready.
 
 A status is a definite answer: 5xx means not ready, all else means that a server is there (401 too:
-the clients bring their own keys). No answer in time is slowness and no verdict. SGLang's /health is
-never asked: it generates a token, takes a second when idle, and fails when the engine is busy.
+the clients may bring their own keys). No answer in time is slowness and no verdict. SGLang's
+/health is never asked: it generates a token, takes a second when idle, and fails when the engine is
+busy.
 """
 
 import asyncio
@@ -27,6 +28,9 @@ PROBE_CONNECT_S = 2.0
 """A kernel takes a connection at once, however busy its engine is."""
 
 
+WRONG_KEY = ", to the key that the gate has for it"
+
+
 class Prober:
     """Probes one lane a turn; reports to the gate. `clock`: monotonic seconds."""
 
@@ -47,7 +51,10 @@ class Prober:
         self._named: dict[Lane, Origin] = {}
 
     async def probe(self, lane: Lane) -> None:
-        """One check, whatever comes of it; raises nothing that a network can cause."""
+        """One check, whatever comes of it; raises nothing that a network can cause. A lane that
+        sleeps is left alone: what it says then is of no use."""
+        if self._gate.lanes[lane].asleep:
+            return
         origin = self._gate.origin(lane)
         started = self._clock()
         try:
@@ -71,7 +78,8 @@ class Prober:
                 if sign is Sign.READY and self._named.get(origin.lane) != origin:
                     # A lane that is ready stays so, whatever comes of asking for its name.
                     with contextlib.suppress(httpx2.HTTPError, TimeoutError):
-                        await self._name(origin)
+                        _, named = await self._name(origin)
+                        why = named if named.endswith(WRONG_KEY) else why
                 return sign, why
             self._without_ready[origin.lane] = origin
         return await self._name(origin)
@@ -86,12 +94,16 @@ class Prober:
                 engine = Engine.UNKNOWN
             self._gate.name_engine(origin, engine)
             self._named[origin.lane] = origin
-        return _verdict(response.status_code, MODELS_PATH)
+        sign, why = _verdict(response.status_code, MODELS_PATH)
+        if origin.authorization and response.status_code in (401, 403):
+            # No verdict on the lane, as it serves; but then not with this key.
+            why += WRONG_KEY
+        return sign, why
 
     async def _get(self, origin: Origin, path: str) -> httpx2.Response:
         # One limit for the whole exchange: httpx2's is per read, and a body may never end.
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            return await self._client.get(origin.url + path)
+            return await self._client.get(origin.url + path, headers=origin.credentials)
 
 
 def _verdict(status: int, path: str) -> tuple[Sign, str]:
@@ -105,9 +117,24 @@ def probe_client(tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
     closes as the next probe begins would look like a lane that breaks off."""
     return httpx2.AsyncClient(
         trust_env=False,
-        verify=tls if tls is not None else False,
         # Connecting ends first: a host that takes no connection is unreached, and not just slow.
         timeout=httpx2.Timeout(PROBE_TIMEOUT_S, connect=PROBE_CONNECT_S),
         follow_redirects=False,
-        limits=httpx2.Limits(max_keepalive_connections=0),
+        transport=_Transport(
+            trust_env=False,
+            verify=tls if tls is not None else False,
+            limits=httpx2.Limits(max_keepalive_connections=0),
+        ),
     )
+
+
+class _Transport(httpx2.AsyncHTTPTransport):
+    """Raises httpx2's errors and no others. Of a connection that is reset as it is made, anyio
+    asks a socket that is gone for its peer: an AttributeError on uvloop, an OSError elsewhere."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await super().handle_async_request(request)
+        except (AttributeError, OSError) as error:
+            message = f"the connection ended as it was made: {error}"
+            raise httpx2.ReadError(message, request=request) from error

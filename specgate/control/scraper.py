@@ -23,7 +23,8 @@ PAGE_LIMIT = 4 * 1024 * 1024
 """Bytes of a /metrics page; SGLang's is below 200 KiB."""
 
 REFUSES = frozenset({401, 403, 404})
-"""An engine without that route, or one that wants a key which the gate does not have."""
+"""An engine without that route, or one that wants a key which the gate does not have. With a new
+key it is asked again: an origin of its own."""
 
 
 class Scraper:
@@ -37,6 +38,8 @@ class Scraper:
 
     async def scrape(self, client: httpx2.AsyncClient, lane: Lane) -> None:
         """One reading; whatever comes of it, nothing is raised that a network can cause."""
+        if self._gate.lanes[lane].asleep:
+            return  # and what is known of it ages
         origin = self._gate.origin(lane)
         known = self.latest.get(lane)
         if known is not None and known.url != origin.url:
@@ -45,7 +48,7 @@ class Scraper:
         name = OUTPUT_TOKENS.get(engine)
         if name is None:
             return
-        _, page = await self._get(client, origin.url + "/metrics")
+        _, page = await self._get(client, origin, "/metrics")
         tokens = None if page is None else counted(page, name)
         if tokens is not None:
             self.latest[lane] = EngineCounters(
@@ -62,18 +65,21 @@ class Scraper:
     async def _load(
         self, client: httpx2.AsyncClient, origin: Origin, engine: Engine, page: str | None
     ) -> InHand | None:
-        if engine is Engine.SGLANG and self._without_loads.get(origin.lane) != origin:
-            status, body = await self._get(client, origin.url + LOADS_PATH)
+        if engine is Engine.SGLANG and self._without_loads.get(origin.lane) is not origin:
+            status, body = await self._get(client, origin, LOADS_PATH)
             if body is not None:
                 return told(body)
             if status in REFUSES:
                 self._without_loads[origin.lane] = origin
         return None if page is None else in_hand(engine, page)
 
-    async def _get(self, client: httpx2.AsyncClient, url: str) -> tuple[int | None, str | None]:
+    async def _get(
+        self, client: httpx2.AsyncClient, origin: Origin, path: str
+    ) -> tuple[int | None, str | None]:
         """The status, and the body of a success; None for what did not come."""
         try:
-            async with asyncio.timeout(SCRAPE_TIMEOUT_S), client.stream("GET", url) as response:
+            asking = client.stream("GET", origin.url + path, headers=origin.credentials)
+            async with asyncio.timeout(SCRAPE_TIMEOUT_S), asking as response:
                 if not response.is_success:
                     return response.status_code, None
                 return response.status_code, await _body(response)

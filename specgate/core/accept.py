@@ -128,6 +128,12 @@ class AcceptLength:
         self._at: float | None = None
         self._before: Counted | None = None
 
+    def against(self, bench: float, *, steps: int | None, output_tokens: float) -> None:
+        """Another measurement to be held against; what was seen of the engine stays."""
+        self.most = LONGEST if steps is None else steps + 1.0
+        self.bench = min(max(1.0, bench), self.most)
+        self._output_tokens = max(1.0, output_tokens)
+
     def saw(self, reading: Counted, now: float) -> bool:
         """Take a reading of the engine's counters; whether anything was learnt from it."""
         before = self._before

@@ -22,12 +22,17 @@ class Adaptive:
         self._step = round(1.0 / GRID)
 
     def use(self, base: Curves) -> None:
-        """Another profile: what was seen stays if the bench's accept length is the same."""
+        """Other curves: what was seen of the engine stays, held against their accept length. With
+        other draft steps it is another way to speculate, and all begins anew."""
         if base == self._base:
             return
         before, self._base = self._base, base
-        if (before.accept_length, before.steps) != (base.accept_length, base.steps):
+        if before.steps != base.steps:
             self._accept = _estimator(base)
+        elif base.accept_length is not None:
+            self._accept.against(
+                base.accept_length, steps=base.steps, output_tokens=base.output_tokens
+            )
         self._step = -1
 
     def saw(self, reading: Counted, now: float) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from specgate.core.lanes import Lane
+from specgate.core.prefixes import Prefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,12 @@ class Curve:
 
     loads: tuple[float, ...]
     tok_s: tuple[float, ...]
+    top: float = field(init=False, compare=False, repr=False)
+    """The most tokens a second that were measured."""
     _known: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def top(self) -> float:
-        """The most tokens a second that were measured."""
-        return max(self.tok_s)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "top", max(self.tok_s))
 
     def rate(self, load: float) -> float:
         """Tokens a second of all sequences together at a load."""
@@ -77,6 +78,8 @@ class Curves:
     output_tokens: of a sequence of the measurement, on the mean.
     accept_length: the spec lane's in the measurement, None if it is not known; steps: its draft
         steps, if known: a verification step yields at most one token more.
+    prefixes: what a switch loses of the lanes' caches; None: it was not measured, and counts for
+        nothing.
     """
 
     spec: Curve
@@ -87,6 +90,7 @@ class Curves:
     output_tokens: float = 256.0
     accept_length: float | None = None
     steps: int | None = None
+    prefixes: Prefixes | None = None
     paying: tuple[tuple[float, float], ...] = field(init=False, compare=False)
     """The load intervals where the spec lane gives more, ascending; the first may begin at 0 and
     the last end at infinity."""

@@ -111,10 +111,14 @@ class Demand:
     def offered(self, now: float) -> float:
         """Tokens a second, averaged over some durations of a sequence; in the beginning over what
         there was of them, but never over less than a tenth."""
+        return self.rate(now) * self.work + self._taken()
+
+    def rate(self, now: float) -> float:
+        """Sequences a second that come, averaged alike; without those beyond."""
         self._catch_up(now)
         window_s = self._reach * self.duration_s
         seen = -math.expm1(-(now - self._begun) / window_s)
-        return self._arrived / max(seen, 0.1) * self.work + self._taken()
+        return self._arrived / max(seen, 0.1)
 
     def _moved(self, lane: Lane, by: int) -> None:
         counts = self._counts

@@ -7,13 +7,18 @@
     │   └── ClientStalled       it stopped reading for longer than it may
     ├── LaneFault               the engine's: 502 or 504
     │   ├── ConnectFailed       no connection: nothing was sent, so another lane may be asked
+    │   │   └── Unsent          it ended before all was sent: nothing can have been worked on
     │   ├── NoAnswer            the connection ended, or spoke no HTTP, before a response's head
     │   ├── FirstByteTimeout    no head within the time allowed
     │   ├── HalfDone            of a call that goes to both lanes, one gave no answer
     │   └── StreamBroken        the response ended before its end
-    └── GateFault               ours: 5xx
-        └── NoLaneReachable     no lane took a connection
-            └── HolderUnreachable   the lane that holds what is asked for took none
+    └── GateFault               ours: 503, or 429 for who asks for more than there is
+        ├── NoLaneReachable     no lane took a connection
+        │   └── HolderUnreachable   the lane that holds what is asked for took none
+        ├── QueueFull           as much is in flight as may be, and no place to wait
+        ├── QueueTimeout        it waited, and there was no room in time
+        ├── Stopping            the gate is about to stop
+        └── CutShort            the gate stopped before the response's end
 
 No foreign exception crosses a room: `upstream/` maps its library's to these.
 """
@@ -26,10 +31,20 @@ class FailureKind(Label):
     """How a lane failed. A closed set: metric label and log field."""
 
     CONNECT = "connect"
+    UNSENT = "unsent"
+    DECLINED = "declined"
     NO_ANSWER = "no_answer"
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
     BROKEN = "broken"
     IDLE_TIMEOUT = "idle_timeout"
+
+
+class TurnedAway(Label):
+    """Why the gate did not let a request in. A closed set: metric label and log field."""
+
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    STOPPING = "gate_stopping"
 
 
 class Fault(Exception):
@@ -88,10 +103,24 @@ class ConnectFailed(LaneFault):
     kind = FailureKind.CONNECT
 
 
+class Unsent(ConnectFailed):
+    """The connection ended before the whole request was handed over; all of it can be sent again.
+
+    No engine starts on half a request, so that this is as good as no connection.
+    """
+
+    kind = FailureKind.UNSENT
+
+
 class NoAnswer(LaneFault):
-    """The request was sent, or part of it, and no response came: it may have been worked on."""
+    """The request was sent, or part of it, and no response came: it may have been worked on.
+    `unheard`: the connection ended, and not one byte had come."""
 
     code = "lane_no_answer"
+
+    def __init__(self, message: str, *, lane: Lane, unheard: bool = False) -> None:
+        super().__init__(message, lane=lane)
+        self.unheard = unheard
 
 
 class FirstByteTimeout(LaneFault):
@@ -119,19 +148,40 @@ class StreamBroken(LaneFault):
 
 
 class GateFault(Fault):
-    """The gate's own."""
+    """The gate's own. `retry_after_s`: when to come again, whole seconds. `turned_away`: why it was
+    not let in, None if it was."""
 
     status = 503
-
-
-class NoLaneReachable(GateFault):
-    """Neither lane took a connection. `retry_after_s`: when to come again, whole seconds."""
-
-    code = "no_lane_reachable"
+    turned_away: TurnedAway | None = None
 
     def __init__(self, message: str, *, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class NoLaneReachable(GateFault):
+    """Neither lane took a connection."""
+
+    code = "no_lane_reachable"
+
+
+class QueueFull(GateFault):
+    """MAX_IN_FLIGHT is reached and QUEUE_SIZE too."""
+
+    status = 429
+    code = turned_away = TurnedAway.QUEUE_FULL
+
+
+class QueueTimeout(GateFault):
+    """It waited for QUEUE_TIMEOUT_S."""
+
+    code = turned_away = TurnedAway.QUEUE_TIMEOUT
+
+
+class Stopping(GateFault):
+    """The gate is about to stop, and this request must go elsewhere."""
+
+    code = turned_away = TurnedAway.STOPPING
 
 
 class HolderUnreachable(NoLaneReachable):
@@ -139,3 +189,9 @@ class HolderUnreachable(NoLaneReachable):
     that there is no such thing."""
 
     code = "holder_unreachable"
+
+
+class CutShort(GateFault):
+    """The response was not over at the drain's end."""
+
+    code = "gate_stopped"

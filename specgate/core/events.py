@@ -7,7 +7,8 @@ data path, and reports it once per observer through the `on_error` it is given.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from specgate.core.errors import FailureKind
+from specgate.core.alternation import Step
+from specgate.core.errors import FailureKind, TurnedAway
 from specgate.core.health import Health, Sign
 from specgate.core.label import Label
 from specgate.core.lanes import Lane
@@ -19,6 +20,7 @@ class Phase(Label):
     """How far a request had come. A closed set: metric label and log field."""
 
     UPLOAD = "upload"
+    QUEUED = "queued"
     PREFILL = "prefill"
     STREAM = "stream"
 
@@ -31,6 +33,7 @@ class Outcome(Label):
     CLIENT_STALLED = "client_stalled"
     LANE_FAILED = "lane_failed"
     REFUSED = "refused"
+    CUT_SHORT = "cut_short"
     GATE_ERROR = "gate_error"
 
 
@@ -44,8 +47,10 @@ class RequestEnded:
     lane, reason: None when it ended before a decision. status: as sent to the client; None when
     nothing was. ttft_s: from arrival to the first output on a stream, None where that has no
     meaning or did not happen. tpot_s: seconds per output token after the first, of a stream of one
-    sequence whose count is known. output_tokens: the engine's own count, None where it gave none.
-    overhead_s: time the gate itself added before and after the engine's part.
+    sequence whose count is known. output_tokens, prompt_tokens: the engine's own counts, None where
+    it gave none. overhead_s: time the gate itself added before and after the engine's part.
+    queued_s: time in the admission queue, None where it did not wait. turned_away: why it was not
+    let in, if so.
     """
 
     request_id: str
@@ -63,7 +68,10 @@ class RequestEnded:
     ttft_s: float | None = None
     tpot_s: float | None = None
     output_tokens: int | None = None
+    prompt_tokens: int | None = None
     overhead_s: float | None = None
+    queued_s: float | None = None
+    turned_away: TurnedAway | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,28 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternated:
+    """A lane serves that did not before. `took_s`: while nobody was admitted. `back`: it is the one
+    that did before, since the other one failed."""
+
+    lane: Lane
+    took_s: float
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternationFailed:
+    """A step with this lane failed. `awake`: the lane that serves on, None: neither does yet.
+    `retry_s`: when the same is tried again, None: something else is at once."""
+
+    step: Step
+    lane: Lane
+    why: str
+    awake: Lane | None
+    retry_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged:
     """Settings took effect at run time; `names` are the settings', sorted."""
 
@@ -134,6 +164,8 @@ Event = (
     | Switched
     | HealthChanged
     | Probed
+    | Alternated
+    | AlternationFailed
     | SettingsChanged
     | ReloadFailed
     | LoopFailed

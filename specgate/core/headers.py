@@ -27,6 +27,9 @@ HOP_BY_HOP = frozenset(
 )
 """Fields that mean one connection only. `expect` is answered by the gate, on its own connection."""
 
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+"""Fields that hold a client's key: for OpenAI's calls, Anthropic's, and Azure's."""
+
 OWN_PREFIX = b"x-specgate-"
 """Ours alone: never forwarded in either direction, so that nobody's can be taken for the gate's."""
 
@@ -65,6 +68,7 @@ def _names_more(connection: bytes) -> bool:
 
 _EXPECTED_IN_CONNECTION = HOP_BY_HOP | {b"", b"close"}
 _SEEN_ON_THE_WAY_UP = HOP_BY_HOP | {b"host", b"x-request-id", b"content-length", b"expect"}
+_SEEN_WITH_KEYS = _SEEN_ON_THE_WAY_UP | CREDENTIALS
 _SEEN_ON_THE_WAY_DOWN = HOP_BY_HOP | {
     *(b"content-type", b"content-encoding", b"x-request-id", b"x-accel-buffering"),
 }
@@ -100,20 +104,30 @@ def body_length(values: Mapping[bytes, bytes]) -> int | None:
 
 
 def to_lane(
-    pairs: Pairs, *, method: bytes, authority: bytes, request_id: bytes, chunked: bool
+    pairs: Pairs,
+    *,
+    method: bytes,
+    authority: bytes,
+    request_id: bytes,
+    chunked: bool,
+    authorization: bytes | None = None,
 ) -> Pairs:
     """The request headers for a lane, in the client's order and spelling.
 
     Host becomes the lane's authority and an unusable request id a fresh one, where they stood.
     Expect was answered by the gate. A chunked body stays chunked; a POST, PUT or PATCH without a
     body says so with a length of 0.
+
+    authorization: what the engine is sent as such, in place of the client's credentials; empty: it
+    gets none; None: the client's go through. A preflight needs no key, so it never carries ours.
     """
     sent: Pairs = []
+    seen = _SEEN_ON_THE_WAY_UP if authorization is None else _SEEN_WITH_KEYS
     has_host = has_id = has_length = False
     # One pass, and for most fields one look-up: half the cost of dropping first and rewriting then.
     for pair in pairs:
         lower = pair[0].lower()
-        if lower not in _SEEN_ON_THE_WAY_UP:
+        if lower not in seen:
             if not lower.startswith(OWN_PREFIX):
                 sent.append(pair)
         elif lower == b"host":
@@ -136,11 +150,14 @@ def to_lane(
                 authority=authority,
                 request_id=request_id,
                 chunked=chunked,
+                authorization=authorization,
             )
     if not has_host:
         sent.insert(0, (b"host", authority))
     if not has_id:
         sent.append((b"x-request-id", request_id))
+    if authorization and method != b"OPTIONS":
+        sent.append((b"authorization", authorization))
     if chunked:
         sent.append((b"transfer-encoding", b"chunked"))
     elif not has_length and method in (b"POST", b"PUT", b"PATCH"):

@@ -22,19 +22,22 @@ class Health(Label):
 
 
 class Sign(Label):
-    """What was seen of a lane: READY, NOT_READY and SLOW by a probe, SERVED by traffic,
-    UNREACHED (no connection) by either."""
+    """What was seen of a lane: READY, NOT_READY and SLOW by a probe, SERVED and BROKE (a connection
+    that ended before the first byte of an answer) by traffic, UNREACHED (no connection) by either.
+    """
 
     READY = "ready"
     NOT_READY = "not_ready"
     SLOW = "slow"
     SERVED = "served"
+    BROKE = "broke"
     UNREACHED = "unreached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneHealth:
-    """state, and since when (monotonic seconds); failures in a row by their kind."""
+    """state, and since when (monotonic seconds); failures in a row: `unready` of NOT_READY,
+    `unreached` of UNREACHED and BROKE."""
 
     state: Health = Health.PROBING
     since: float = 0.0
@@ -49,9 +52,9 @@ class LaneHealth:
 def step(health: LaneHealth, sign: Sign, now: float) -> LaneHealth:
     """The health after a sign.
 
-    READY brings any lane back. SERVED disproves UNREACHED, but neither an engine's own NOT_READY
-    (SGLang serves on while it drains, and waits for us to stop) nor an ejection: only a probe
-    ends that. A lane that never answered is ejected by its first refusal: it is not up yet.
+    READY brings any lane back. SERVED disproves UNREACHED and BROKE, but neither an engine's own
+    NOT_READY (SGLang serves on while it drains, and waits for us to stop) nor an ejection: only a
+    probe ends that. A lane that never answered is ejected by its first refusal: it is not up yet.
     """
     match sign:
         case Sign.SLOW:
@@ -65,7 +68,7 @@ def step(health: LaneHealth, sign: Sign, now: float) -> LaneHealth:
             return _moved(heard, Health.HEALTHY, now) if heard.state is Health.PROBING else heard
         case Sign.NOT_READY:
             return _failed(replace(health, unready=health.unready + 1), now)
-        case Sign.UNREACHED:
+        case Sign.UNREACHED | Sign.BROKE:
             return _failed(replace(health, unreached=health.unreached + 1), now)
 
 

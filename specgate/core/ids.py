@@ -49,3 +49,6 @@ class IdTap:
 
     def output_tokens(self) -> int | None:
         return self._inner.output_tokens()
+
+    def prompt_tokens(self) -> int | None:
+        return self._inner.prompt_tokens()

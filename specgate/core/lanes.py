@@ -9,6 +9,8 @@ class Lane(Label):
     SPEC = "spec"
     PLAIN = "plain"
 
-    @property
-    def other(self) -> "Lane":
-        return Lane.PLAIN if self is Lane.SPEC else Lane.SPEC
+    # An attribute of each, set below: a request asks for it.
+    other: "Lane"
+
+
+Lane.SPEC.other, Lane.PLAIN.other = Lane.PLAIN, Lane.SPEC

@@ -1,26 +1,30 @@
-"""The meter: what the gate has gained over each lane alone, by the profile and what was offered.
+"""The meter: what the gate has gained over each lane alone, by the profile and what came.
 
-By Little's law the time that sequences spend in flight, over all of them, is the load summed over
-time. What it would have been on one lane alone is not seen; the profile says at which load that
-lane gives what is offered. So, per second:
+What a lane alone would have done is not seen, so it is reckoned, and so is what the gate did, in
+the same way: as a fluid on the profile's curves. Sequences come when they really came; in a lane
+with n of them each goes at the rate that the curve gives one of n, hence leaves at that rate over
+its mean work (`core.demand`). Three such pools run along: all on the plain lane, all on the spec
+lane, and each where the gate put it, both lanes slowing each other down while both have work. By
+Little's law the time that sequences spend in flight, over all of them, is the load summed over
+time, so
 
-    on one side, settled     load the other lane would hold - load this one holds, by the curves
-    while both lanes work    load that lane would hold - the load that is
-    on that lane itself      nothing
+    gained over a lane      that lane's load alone - the gate's, summed over time
 
-The sum is in sequence-seconds; over the sequences that came it is seconds of mean latency. Positive
-is gained. The bounds are those of the curves' ratio; what the profile does not know (other prompts,
-another engine) they do not hold: an experiment does (switchback).
+in sequence-seconds; over the sequences that came it is seconds of mean latency. Positive is gained.
+On one lane throughout it is nothing over that lane, as both pools are then the same: what chance
+does to loads is in all of them and cancels, as the load that is seen would not. What waits before
+it is admitted is in flight on a lane alone, and its waiting is the gate's.
+
+A lane that is asked for more than it can give has a backlog that grows, and takes its time to go
+away afterwards, as the real one would. The bounds are those of the curves' ratio; what the profile
+does not know (other prompts, another engine) they do not hold: an experiment does (switchback).
 """
 
 import math
 from typing import NamedTuple
 
-from specgate.core.curves import Curves
+from specgate.core.curves import Curve, Curves
 from specgate.core.lanes import Lane
-
-BACKLOG = 5.0
-"""Beyond a lane's top its load is reckoned to grow by so many times the excess, as a share."""
 
 
 class Bounds(NamedTuple):
@@ -43,41 +47,114 @@ class Gain(NamedTuple):
 class Meter:
     """`now`: monotonic seconds, of calls in the order of time."""
 
-    __slots__ = ("_at", "_begun", "_curves", "_sums", "sequences")
+    __slots__ = ("_at", "_begun", "_came", "_pools", "_share", "_waiting", "sequences")
 
-    def __init__(self, curves: Curves, now: float) -> None:
+    def __init__(self, curves: Curves, now: float, *, share: float = 0.5) -> None:
+        """share: how fast a lane is while the other works too."""
         self._at = self._begun = now
-        self._sums = {lane: [0.0, 0.0, 0.0] for lane in Lane}
+        self._share = share
+        self._came = dict.fromkeys(Lane, 0)
+        self._waiting = 0
+        self._pools = [_Pools(curves) for _ in range(3)]
+        """By the curves' middle, low and high; the first alone counts without intervals."""
         self.sequences = 0
         self.use(curves)
 
     def use(self, curves: Curves) -> None:
         """Other curves from now on; what was summed stays."""
-        spread = curves.spread or 0.0
-        self._curves = [curves.scaled(math.exp(sign * spread)) for sign in (-1.0, 0.0, 1.0)]
+        self._pools[0].curves = curves
+        for pools, sign in zip(self._pools[1:], (-1.0, 1.0), strict=True):
+            spread = curves.spread
+            pools.curves = None if spread is None else curves.scaled(math.exp(sign * spread))
 
-    def step(self, now: float, *, side: Lane, count: int, offered: float, settled: bool) -> None:
-        """The time since the last step: so many in flight, so many tokens a second offered."""
+    def arrived(self, lane: Lane, sequences: int) -> None:
+        self._came[lane] += sequences
+        self.sequences += sequences
+
+    def step(
+        self, now: float, *, side: Lane, work: float, seen: bool = True, waiting: int = 0
+    ) -> None:
+        """The time since the last step. work: mean tokens of a sequence. seen: what came went to
+        the lanes that the gate chose; else to another one in the place of `side`. waiting:
+        sequences that are held back now."""
         elapsed = now - self._at
         if elapsed <= 0.0:
             return
         self._at = now
-        if offered <= 0.0:
-            return
-        for lane, sums in self._sums.items():
-            if settled and side is lane:
-                continue
-            for at, curves in enumerate(self._curves):
-                there = curves.of(lane).load_for(offered, BACKLOG)
-                here = curves.of(side).load_for(offered, BACKLOG) if settled else float(count)
-                sums[at] += (there - here) * elapsed
+        came = dict(self._came)
+        if not seen:
+            came = {side: sum(came.values()), side.other: 0}
+        asked = sum(came.values()) + waiting - self._waiting
+        for pools in self._pools:
+            if pools.curves is not None:
+                pools.step(pools.curves, elapsed, came, asked, work, self._share)
+                pools.area += 0.5 * (waiting + self._waiting) * elapsed
+            else:
+                pools.follow(self._pools[0])
+        self._waiting = waiting
+        self._came = dict.fromkeys(Lane, 0)
 
     def read(self) -> Gain:
         plain, spec = (self._bounds(lane) for lane in (Lane.PLAIN, Lane.SPEC))
         return Gain(plain, spec, self.sequences, self._at - self._begun)
 
     def _bounds(self, lane: Lane) -> Bounds:
-        low, middle, high = self._sums[lane]
-        if self._curves[1].spread is None:
+        middle, low, high = (pools.alone_area[lane] - pools.area for pools in self._pools)
+        if self._pools[1].curves is None:
             return Bounds(None, middle, None)
         return Bounds(min(low, high), middle, max(low, high))
+
+
+class _Pools:
+    """Each lane alone, and both as the gate used them; areas in sequence-seconds."""
+
+    __slots__ = ("alone", "alone_area", "area", "curves", "gate")
+
+    def __init__(self, curves: Curves | None) -> None:
+        self.curves = curves
+        self.alone = dict.fromkeys(Lane, 0.0)
+        self.gate = dict.fromkeys(Lane, 0.0)
+        self.alone_area = dict.fromkeys(Lane, 0.0)
+        self.area = 0.0
+
+    def step(
+        self,
+        curves: Curves,
+        elapsed: float,
+        came: dict[Lane, int],
+        asked: int,
+        work: float,
+        share: float,
+    ) -> None:
+        for lane in Lane:
+            each = _each(curves.of(lane), self.alone[lane]) / work
+            self.alone[lane], area = _flown(self.alone[lane], asked, each, elapsed)
+            self.alone_area[lane] += area
+        # The chance that a lane has work, as its count varies about the fluid's.
+        idle = {lane: math.exp(-self.gate[lane]) for lane in Lane}
+        for lane in Lane:
+            alone = idle[lane.other]
+            each = _each(curves.of(lane), self.gate[lane]) / work * (alone + share * (1.0 - alone))
+            self.gate[lane], area = _flown(self.gate[lane], came[lane], each, elapsed)
+            self.area += area
+
+    def follow(self, other: "_Pools") -> None:
+        """Be as another."""
+        self.alone, self.alone_area = dict(other.alone), dict(other.alone_area)
+        self.gate, self.area = dict(other.gate), other.area
+
+
+def _each(curve: Curve, load: float) -> float:
+    """Tokens a second of one of `load` sequences; as at the lowest level below it."""
+    load = max(load, curve.loads[0])
+    return curve.rate(load) / load
+
+
+def _flown(load: float, came: float, rate: float, elapsed: float) -> tuple[float, float]:
+    """The load after so long, if `came` come evenly in it and each leaves at `rate` a second, and
+    its area."""
+    left = rate * elapsed
+    kept = math.exp(-left)
+    steady = came / left
+    after = max(0.0, load * kept + steady * (1.0 - kept))
+    return after, max(0.0, steady * elapsed + (load - steady) * (1.0 - kept) / rate)

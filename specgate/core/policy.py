@@ -6,7 +6,8 @@ Let T be the threshold (sequences, a real number, never rounded), n the instanta
 the smoothed one (`core.load`, time constant `smoothing_s`). n counts the arriving request itself.
 With `smoothing_s` = 0, s is n. Then, in this order:
 
-1. A forced mode ("spec", "plain") is the side.
+1. A forced mode ("spec", "plain") is the side; then one that a block of the experiment holds
+   (`core.switchback`).
 2. No threshold: nothing was measured, so the side is plain (`unmeasured`). T = 0 is `never`,
    T = infinity is `always`. With a profile's curves the side is weighed (below) and T is not used.
 3. Leave the spec side when s >= T, or when n >= burst x T (a burst would be over the threshold
@@ -17,7 +18,11 @@ With `smoothing_s` = 0, s is n. Then, in this order:
 5. The lane is the side; if that lane is ejected and the other is not, the other (`lane_down`); if
    both are, the side all the same (`last_resort`): whether a lane can serve is then found out by
    asking it, and a request is not refused on an old verdict. A lane that an operator drains gets
-   nothing: the other serves (`draining`), as `last_resort` too.
+   nothing: the other serves (`draining`), as `last_resort` too. Nor does a lane that sleeps: the
+   one that is awake serves (`asleep`), even where it drains, until the lanes have taken turns.
+
+Alternate (`placement`): as on a shared pool; the side is the lane that is wanted awake, and the
+lanes take turns some time after it switched (`control.alternation`).
 
 Split (`placement`), in place of 3 and 4: the lanes have GPUs of their own, so that they are mixed
 freely: a request goes to the spec lane while that lane's own count, the request included, is below
@@ -80,6 +85,7 @@ class Reason(Label):
     WEIGHING = "weighing"
     OVER_CAPACITY = "over_capacity"
     SWITCH_LIMIT = "switch_limit"
+    SWITCHBACK = "switchback"
     OVERFLOW = "overflow"
     SHADOW = "shadow"
     NEVER = "never"
@@ -88,6 +94,7 @@ class Reason(Label):
     FORCED = "forced"
     LANE_DOWN = "lane_down"
     DRAINING = "draining"
+    ASLEEP = "asleep"
     LAST_RESORT = "last_resort"
     REROUTED = "rerouted"
     NOT_GENERATION = "not_generation"
@@ -117,6 +124,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.OVER_CAPACITY: "more is offered than the spec lane can give: the plain side",
     Reason.SWITCH_LIMIT: "the other side would be better, and the gate has switched as often as it "
     "may within an hour: the plain side",
+    Reason.SWITCHBACK: "a block of the experiment that measures what the gate gains: its side",
     Reason.OVERFLOW: "lanes of their own GPUs: the spec lane has as much as pays: the plain lane",
     Reason.SHADOW: "in shadow everything goes to the named lane; the side is what would be",
     Reason.NEVER: "the threshold is `never` (0): the plain side",
@@ -125,9 +133,12 @@ MEANINGS: dict[Reason, str] = {
     Reason.FORCED: "an operator forced the side by the mode",
     Reason.LANE_DOWN: "the side's lane is ejected and the other is not: the other lane",
     Reason.DRAINING: "an operator drains the side's lane: the other lane",
+    Reason.ASLEEP: "the side's lane sleeps, on a pool that holds one lane at a time: the lane that "
+    "is awake",
     Reason.LAST_RESORT: "no lane is known to serve: the side's is asked all the same, or the other "
     "while that one drains",
-    Reason.REROUTED: "the first lane took no connection, so nothing was sent: the other lane",
+    Reason.REROUTED: "the first lane took no connection, or not the whole request, or declined it, "
+    "and cannot have worked on it: the other lane",
     Reason.NOT_GENERATION: "the call decodes nothing: the plain lane, or the spec lane while only "
     "the plain one is ejected",
     Reason.HELD: "the lane holds what the request refers to, a session or a stored response: that "
@@ -137,8 +148,8 @@ MEANINGS: dict[Reason, str] = {
     "speculation: the plain lane",
     Reason.SPEC_CHANGES: "the request has a feature that the spec lane's engine silently serves "
     "otherwise under speculation: the plain lane",
-    Reason.DESPITE_RULE: "a feature of the request wants the plain lane, which is ejected or took "
-    "no connection: the spec lane, which may refuse it or serve it otherwise",
+    Reason.DESPITE_RULE: "a feature of the request wants the plain lane, which is ejected, asleep "
+    "or took no connection: the spec lane, which may refuse it or serve it otherwise",
     Reason.STICKY: "the conversation was served there a short while ago, and its prefix is cached: "
     "that lane",
     Reason.FORCED_SHARE: "so many of the recent sequences must go to the plain lane by rules that "
@@ -156,6 +167,8 @@ class Situation(NamedTuple):
     smoothed: the smoothed load now. usable: the lanes that are not ejected. weighed: with curves.
     on_spec: sequences in flight on the spec lane. forced: too large a share of recent sequences
     must go to the plain lane by rules (`core.rules`). draining: the lane that an operator drains.
+    held: the side of a block of the experiment. asleep: the lanes that sleep, of a pool that holds
+    one at a time.
     """
 
     mode: Mode
@@ -169,6 +182,8 @@ class Situation(NamedTuple):
     on_spec: int = 0
     forced: bool = False
     draining: Lane | None = None
+    held: Lane | None = None
+    asleep: frozenset[Lane] = frozenset()
 
 
 class Decision(NamedTuple):
@@ -194,18 +209,28 @@ def decide(config: PolicyConfig, now: Situation) -> Decision:
         return Decision(lane, reason, side, side_reason)
     other = lane.other
     if other in now.usable:
-        why = Reason.DRAINING if lane is now.draining else Reason.LANE_DOWN
-        return Decision(other, why, side, side_reason)
-    asked = other if lane is now.draining else lane
+        return Decision(other, _why_away(lane, now), side, side_reason)
+    if lane in now.asleep:
+        return Decision(other, Reason.ASLEEP, side, side_reason)
+    asked = other if lane is now.draining and other not in now.asleep else lane
     return Decision(asked, Reason.LAST_RESORT, side, side_reason)
+
+
+def _why_away(lane: Lane, now: Situation) -> Reason:
+    """Why the side's lane gets nothing while the other can."""
+    if lane in now.asleep:
+        return Reason.ASLEEP
+    return Reason.DRAINING if lane is now.draining else Reason.LANE_DOWN
 
 
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     if now.mode is not Mode.AUTO:
         return Lane(now.mode.value), Reason.FORCED
+    if now.held is not None and now.weighed is not None:  # unmeasured, nothing is tried
+        return now.held, Reason.SWITCHBACK
     threshold = config.threshold
     if now.weighed is not None:
-        if config.placement is Placement.SHARED:
+        if config.placement is not Placement.SPLIT:
             return _weighed_side(config, now, now.weighed)
         threshold = now.weighed.first_edge
     if threshold is None:
@@ -221,7 +246,7 @@ def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
 
 def _is_moved(config: PolicyConfig, now: Situation) -> bool:
     """Whether a share of forced requests moves the side: nobody forced it, and the lanes share."""
-    return now.mode is Mode.AUTO and config.placement is Placement.SHARED
+    return now.mode is Mode.AUTO and config.placement is not Placement.SPLIT
 
 
 def _placed(config: PolicyConfig, now: Situation, reason: Reason) -> tuple[Lane, Reason]:

@@ -17,6 +17,8 @@ few per cent only after many, and noise about zero hardly ever.
             with every switch that was made lately, so that whatever keeps the gate going to
             and fro pays ever more for it. The duration is the one when the regret began to grow: an
             overloaded lane's durations grow with its backlog, and would put off its own rescue.
+            To it comes what falls short in the drain and takes time to catch up, and, where it was
+            measured, the time that lost prefixes cost (`core.prefixes`).
 
 The constants come from a short random search as in `tests/policy/search.py`, on training seed 1,
 and some trials by hand; then they were frozen. `docs/explanation/policy.md` has the result on
@@ -142,7 +144,7 @@ class Regret:
         if self.regret_s <= 0.0:
             self._duration_s = duration_s
         self.regret_s = max(0.0, self.regret_s + gain * elapsed)
-        self.share = self.regret_s / self._price_s(side, offered, demand)
+        self.share = self.regret_s / self._price_s(side, offered, demand, now)
         return self.share
 
     def switched(self, now: float) -> None:
@@ -159,7 +161,7 @@ class Regret:
             return True
         return now - self._switched_at > constants.drain * duration_s
 
-    def _price_s(self, side: Lane, offered: float, demand: Demand) -> float:
+    def _price_s(self, side: Lane, offered: float, demand: Demand, now: float) -> float:
         constants, curves = self._constants, self._curves
         duration_s = min(self._duration_s, demand.duration_s)
         price = constants.leave if side is Lane.SPEC else constants.enter
@@ -169,16 +171,20 @@ class Regret:
             if curves.of(side).top <= offered < curves.of(side.other).top:
                 price = min(price, constants.rescue)
             else:
-                price += constants.drain_price * self._drain(side.other, there, offered)
+                lost_s = (
+                    0.0 if curves.prefixes is None else curves.prefixes.lost_s(demand.rate(now))
+                )
+                drain = self._drain(side.other, there, offered, lost_s / max(duration_s, 1e-9))
+                price += constants.drain_price * drain
         often = math.pow(constants.backoff, self._lately)
         return max(1e-9, price * often * duration_s)
 
-    def _drain(self, there: Lane, load: float, offered: float) -> float:
+    def _drain(self, there: Lane, load: float, offered: float, lost: float) -> float:
         """What falls short while both lanes work, as a share of what is offered, and the time that
-        the new lane takes to catch up, in drains."""
+        the new lane takes to catch up, in drains; `lost`: its time for prompts anew, in drains."""
         curves, half = self._curves, load / 2
         both = self._share * (curves.spec.rate(half) + curves.plain.rate(half))
-        short = max(0.0, 1.0 - both / offered)
+        short = max(0.0, 1.0 - both / offered) + lost
         spare = max(0.01, curves.of(there).top / offered - 1.0)
         return short * (1.0 + min(self._constants.recovery, short / spare))
 

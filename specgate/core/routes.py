@@ -23,9 +23,8 @@ class RouteClass(Label):
     ADMIN = "admin"
     OTHER = "other"
 
-    @property
-    def is_generation(self) -> bool:
-        return self in GENERATES
+    # An attribute of each, set below: a request asks for it several times.
+    is_generation: bool
 
 
 GENERATES = frozenset(
@@ -38,3 +37,5 @@ GENERATES = frozenset(
         RouteClass.OTHER_GENERATION,
     }
 )
+for _route in RouteClass:
+    _route.is_generation = _route in GENERATES

@@ -42,6 +42,12 @@ class EventDecoder:
         return found
 
 
+def ends_event(sent: bytes) -> bool:
+    """Whether what was sent so far, or its last four bytes, ends where an event does: what comes
+    next begins one. True for nothing. A last carriage return may be half of a line's end."""
+    return not sent or sent.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
+
+
 def _data(block: bytes) -> bytes | None:
     """The data of one event, None if it has none."""
     if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:

@@ -24,6 +24,7 @@ _LOOSE = 4 * 1024
 """Bytes that come on top until what is kept is cut to size again."""
 
 _COUNT_KEYS = (b'"completion_tokens"', b'"output_tokens"', b'"eval_count"', b'"predicted_n"')
+_PROMPT_KEYS = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_eval_count"')
 _COUNT = re.compile(rb"\s*:\s*(\d{1,12})(?=\s*[,}])")
 
 
@@ -41,6 +42,10 @@ class Tap(Protocol):
 
     def output_tokens(self) -> int | None:
         """The engine's count of output tokens, None if it gave none. Call it at the end."""
+        ...
+
+    def prompt_tokens(self) -> int | None:
+        """The same of the prompt's."""
         ...
 
 
@@ -84,6 +89,14 @@ class _Tail:
 
     def output_tokens(self) -> int | None:
         return last_count(self._tail())
+
+    def prompt_tokens(self) -> int | None:
+        return last_count(self._tail(), _PROMPT_KEYS)
+
+    @property
+    def tail(self) -> bytes:
+        """The last bytes that passed; empty if none did."""
+        return self._tail()
 
     def _tail(self) -> bytes:
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -142,13 +155,13 @@ class BodyTap(_Tail):
         return last_count(tail)
 
 
-def last_count(text: bytes) -> int | None:
+def last_count(text: bytes, keys: tuple[bytes, ...] = _COUNT_KEYS) -> int | None:
     """The last token count in a reply's or a stream's last bytes, None if there is none.
 
     Found by its key: within a JSON string the key's quotes would be escaped, so that text about
     token counts is never taken for one.
     """
-    for key in _COUNT_KEYS:
+    for key in keys:
         at = text.rfind(key)
         if at >= 0 and (found := _COUNT.match(text, at + len(key))):
             return int(found[1])

@@ -13,12 +13,15 @@ band        the larger of the default and 1 - low / threshold, where low is the 
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
 from specgate.core.config import ALWAYS, NEVER, PolicyConfig
+from specgate.core.contexts import Contexts
 from specgate.core.curves import Curve, Curves
-from specgate.core.profile import PLAIN, Level, Profile, Verdict
+from specgate.core.profile import PLAIN, Fingerprint, Level, Profile, Verdict
+from specgate.core.profile import Curve as Measured
 from specgate.core.shape import Shape
 
 DEFAULT_BAND = PolicyConfig().band
@@ -111,23 +114,63 @@ def curves_of(profile: Profile, *, adaptive: bool = False) -> Curves | None:
 
 def measured_curves(profile: Profile) -> Curves | None:
     """Both lanes' curves, whatever the shape; None where an arm or a second level is missing."""
-    verdict = profile.verdict
+    return _curves(profile, profile.verdict, profile.fingerprint)
+
+
+def contexts_of(profile: Profile, *, adaptive: bool = False) -> Contexts | None:
+    """The curves by prompt length; None where fewer than two lengths were measured, or speculation
+    pays at none of them, or at all of them always (unless `adaptive`, as in `curves_of`).
+
+    Of several curves of one length the most cautious one counts. At a length whose verdict is
+    `never` or `inconclusive` the spec lane is taken to give no more than the plain one, so that
+    nothing speaks for it there.
+    """
+    arm = profile.verdict.arm
+    found: dict[int, tuple[Shape, Curves]] = {}
+    for each in (profile, *profile.also):
+        verdict = each.verdict if each.verdict.arm == arm else each.by_arm.get(arm or "")
+        if each.context is None or verdict is None:
+            continue
+        curves = _curves(each, verdict, profile.fingerprint)
+        if curves is not None:
+            found.setdefault(max(1, each.context), (verdict.shape, _cautious(verdict, curves)))
+    main = measured_curves(profile)
+    shapes = {shape for shape, _ in found.values()}
+    never = shapes <= _NOT_PAYING
+    always = shapes == {Shape.ALWAYS} and not adaptive
+    if main is None or len(found) < 2 or never or always:
+        return None
+    measured = tuple((context, curves) for context, (_, curves) in sorted(found.items()))
+    return Contexts(_cautious(profile.verdict, main), measured)
+
+
+_NOT_PAYING = {Shape.NEVER, Shape.INCONCLUSIVE}
+
+
+def _cautious(verdict: Verdict, curves: Curves) -> Curves:
+    if verdict.shape not in _NOT_PAYING:
+        return curves
+    least = (min(pair) for pair in zip(curves.spec.tok_s, curves.plain.tok_s, strict=True))
+    return replace(curves, spec=Curve(curves.spec.loads, tuple(least)))
+
+
+def _curves(measured: Measured, verdict: Verdict, fingerprint: Fingerprint) -> Curves | None:
     if verdict.arm is None:
         return None
-    levels = [each for each in profile.levels if {verdict.arm, PLAIN} <= each.arms.keys()]
+    levels = [each for each in measured.levels if {verdict.arm, PLAIN} <= each.arms.keys()]
     if len(levels) < 2:
         return None
     loads = tuple(float(level.concurrency) for level in levels)
     arms = [level.arms[verdict.arm] for level in levels]
     accepted = [arm.accept_length for arm in arms if arm.accept_length is not None]
-    engine = profile.fingerprint.engines.get(verdict.arm)
+    engine = fingerprint.engines.get(verdict.arm)
     return Curves(
         spec=Curve(loads, tuple(arm.tok_s for arm in arms)),
         plain=Curve(loads, tuple(level.arms[PLAIN].tok_s for level in levels)),
         open=tuple(_open(verdict, loads)),
         margin=verdict.margin,
         spread=_spread(levels),
-        output_tokens=float(profile.max_tokens or OUTPUT_TOKENS),
+        output_tokens=float(measured.max_tokens or OUTPUT_TOKENS),
         accept_length=fmean(accepted) if accepted else None,
         steps=None if engine is None else engine.steps,
     )

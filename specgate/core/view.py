@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from specgate.core.alternation import AlternationView
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.health import Health
@@ -9,19 +10,22 @@ from specgate.core.lanes import Lane
 from specgate.core.load import Counts
 from specgate.core.meter import Gain
 from specgate.core.policy import Mode, Reason
+from specgate.core.switchback import Experiment
 from specgate.core.weighing import Weighed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
     """A lane now. `engine`: the server software as far as it is known. `draining`: it gets nothing
-    new. `carried`: exchanges that it has in hand, those that are no load included."""
+    new. `carried`: exchanges that it has in hand, those that are no load included. `asleep`: the
+    pool holds the other lane now, and this one gets nothing."""
 
     url: str
     health: Health
     engine: str
     draining: bool = False
     carried: int = 0
+    asleep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,10 @@ class GateView:
     what engines have in hand besides `counts`, which the load includes. `curves`: those that the
     gate weighs by now. `accept`: with a profile that has the bench's accept length. `mixed_s`:
     seconds in which both lanes had sequences, as ticks found them. `forced_share`: of recent
-    sequences, those that must go to the plain lane by rules."""
+    sequences, those that must go to the plain lane by rules. `queued`: requests that wait for room,
+    in no count. `prompt_tokens`: of recent prompts on the mean, where the profile has several
+    lengths and engines tell theirs. `experiment`: what switchback blocks found, where they are on.
+    `alternation`: on a pool that holds one lane at a time."""
 
     mode: Mode
     side: Lane
@@ -77,3 +84,7 @@ class GateView:
     forced_share: float
     curves: Curves | None
     accept: AcceptView | None
+    queued: int
+    experiment: Experiment | None = None
+    prompt_tokens: float | None = None
+    alternation: AlternationView | None = None

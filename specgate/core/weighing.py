@@ -22,7 +22,7 @@ class Weighed(NamedTuple):
     burst: the count that is one, infinity for none. offered, top: tokens
     a second, asked of the pool, and at most given by the spec lane. first_edge: the load up to
     which speculation pays from the first request on. settled: the last drain is over.
-    lately: switches within the last hour.
+    lately: switches within the last hour. duration_s: mean time of a sequence, as observed.
     """
 
     regret: float
@@ -33,6 +33,7 @@ class Weighed(NamedTuple):
     first_edge: float
     settled: bool
     lately: int
+    duration_s: float = 0.0
 
 
 class Weighing:
@@ -51,7 +52,7 @@ class Weighing:
         self._constants = constants
         self.demand = Demand(curves, now, share=share, reach=constants.arrivals)
         self._regret = Regret(curves, now, share=share, constants=constants)
-        self._meter = Meter(curves, now)
+        self._meter = Meter(curves, now, share=share)
         self._switches: deque[float] = deque(maxlen=1024)
         self.latest = self._read(now, Lane.PLAIN, NONE, NONE)
 
@@ -75,18 +76,28 @@ class Weighing:
         return self._meter.read()
 
     def arrived(self, lane: Lane, sequences: int, now: float) -> Mark:
-        self._meter.sequences += sequences
+        self._meter.arrived(lane, sequences)
         return self.demand.arrived(lane, sequences, now)
 
     def left(self, mark: Mark, now: float) -> None:
         self.demand.left(mark, now)
 
     def step(
-        self, now: float, side: Lane, counts: Counts, beyond: Counts = NONE, *, seen: bool = True
+        self,
+        now: float,
+        side: Lane,
+        counts: Counts,
+        beyond: Counts = NONE,
+        *,
+        seen: bool = True,
+        waiting: int = 0,
+        serving: Lane | None = None,
     ) -> None:
         """Take the time since the last step into account, some times a second. `beyond`: what the
         lanes have in hand besides `counts`. `seen`: the counts are of this side, and not of one
-        that serves in its place."""
+        that serves in its place. `waiting`: sequences that the gate holds back: their time is
+        lost too (`core.meter`), and no load. `serving`: the lane that serves, where that is not the
+        side's yet: what is gained is reckoned of it."""
         self.demand.beyond(beyond, now)
         self._regret.step(
             now,
@@ -98,14 +109,8 @@ class Weighing:
             seen=seen,
         )
         self.latest = self._read(now, side, counts, beyond)
-        self._meter.step(
-            now,
-            side=side,
-            count=counts.total,
-            offered=self.latest.offered,
-            # What another lane serves in this one's place is reckoned by the curves alone.
-            settled=self.latest.settled or not seen,
-        )
+        chosen = seen or serving is not None  # what came went where the gate put it
+        self._meter.step(now, side=side, work=self.demand.work, seen=chosen, waiting=waiting)
 
     def switched(self, now: float) -> None:
         self._regret.switched(now)
@@ -131,4 +136,5 @@ class Weighing:
                 duration_s=self.demand.duration_s,
             ),
             len(switches),
+            self.demand.duration_s,
         )

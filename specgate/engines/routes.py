@@ -1,15 +1,13 @@
 """Which paths generate tokens, which change an engine, and which are about what one engine holds,
-over all engines that a lane may hold.
+over all engines that a lane may hold, and the balancers that may stand before several of them.
 
-Read from the sources of sglang 0.5.23, vllm 0.33.0 and llama.cpp's server. A path is classified as
-its engine would read it: percent-decoded, without a trailing slash. What is refused or sent to both
-lanes is found in other spellings too (slashes repeated, dot segments, capitals): an engine takes
-none of them, but a proxy between may make them plain. A path that is not listed is not load.
+Read from the sources of sglang 0.5.23, vllm 0.33.0 and llama.cpp's server, and from the manuals of
+sglang-router and llama-swap. A path is classified in its plainest spelling (`engines.spelling`), so
+that no other one is a way past. A path that is not listed is not load.
 """
 
-import posixpath
-
 from specgate.core.routes import RouteClass
+from specgate.engines.spelling import plainly
 
 _CHAT = ("/v1/chat/completions", "/chat/completions", "/v1/chat/completions/batch", "/api/chat")
 _COMPLETIONS = ("/v1/completions", "/completions", "/completion", "/infill")
@@ -95,16 +93,24 @@ ADMIN: dict[str, tuple[str, ...]] = {
         "/update_weights",
         "/finish_weight_update",
     ),
-    "llama.cpp": ("/models/load", "/models/unload"),
+    "llama.cpp": ("/models/load", "/models/unload", "/tools", "/cors-proxy"),
+    "sglang-router": ("/add_worker", "/remove_worker"),
+    "llama-swap": ("/unload",),
 }
-"""Paths that change an engine, with any method: many take GET."""
+"""Paths that change an engine, with any method: many take GET. llama.cpp's last two run commands
+and ask other hosts on a client's behalf."""
 
-ADMIN_BELOW = ("/dumper/", "/fault_tolerance/")
-"""SGLang's and vLLM's: and all below."""
+ADMIN_BELOW = ("/dumper/", "/fault_tolerance/", "/upstream/", "/api/models/unload/")
+"""SGLang's, vLLM's, and llama-swap's: and all below."""
 
-ADMIN_BUT_GET = ("/hicache/storage-backend", "/props", "/lora-adapters", "/slots")
-"""SGLang's and llama.cpp's: read with GET, and changed with any other method. Of `/slots` also all
-below."""
+ADMIN_BUT_GET = (
+    *("/hicache/storage-backend", "/props", "/lora-adapters", "/slots", "/models"),
+    *("/workers", "/wasm"),
+)
+"""SGLang's, llama.cpp's and sglang-router's: read with GET, and changed with any other method."""
+
+ADMIN_BUT_GET_BELOW = ("/slots/", "/workers/", "/wasm/")
+"""And all below."""
 
 ABORT = ("/abort_request", "/abort_requests", "/inference/v1/abort_requests")
 """They stop requests by id, or all."""
@@ -121,17 +127,17 @@ _READS = ("GET", "HEAD", "OPTIONS")
 
 def classify(method: str, path: str) -> RouteClass:
     """The class of a call. `path`: percent-decoded, without the query."""
-    if method in ("POST", "PUT"):
-        found = GENERATION.get(path.rstrip("/"))
-        if found is not None:
-            return found
-    return _without_load(method, plainly(path))
+    if method not in ("POST", "PUT"):
+        return _without_load(method, plainly(path))
+    # As nearly all spell it, first; the long way is for the others.
+    found = GENERATION.get(path) or GENERATION.get(plain := plainly(path))
+    return _without_load(method, plain) if found is None else found
 
 
 def _without_load(method: str, path: str) -> RouteClass:
     if path in _ADMIN or path.startswith(ADMIN_BELOW):
         return RouteClass.ADMIN
-    if path in ADMIN_BUT_GET or path.startswith("/slots/"):
+    if path in ADMIN_BUT_GET or path.startswith(ADMIN_BUT_GET_BELOW):
         return RouteClass.OTHER if method in _READS else RouteClass.ADMIN
     if path in ABORT:
         return RouteClass.ABORT
@@ -140,11 +146,6 @@ def _without_load(method: str, path: str) -> RouteClass:
     if path == CLOSE_SESSION or path.startswith(STORED_BELOW):
         return RouteClass.STORED
     return RouteClass.OTHER
-
-
-def plainly(path: str) -> str:
-    """A path in its plainest spelling: one slash between, none at the end, no dots, no capitals."""
-    return posixpath.normpath("/" + path.strip("/")).lower()
 
 
 def stored_id(path: str) -> str | None:

@@ -5,7 +5,7 @@ gate decides and enters with no await between, so that no arrival slips in unsee
 others share (other processes, other hosts) answers from what it knows and settles in its own time.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
@@ -19,6 +19,13 @@ class Entry(Protocol):
 
     @property
     def sequences(self) -> int: ...
+
+
+class Recount(NamedTuple):
+    """What the entries themselves say: how many there are, and their sequences."""
+
+    entries: Counts
+    sequences: Counts
 
 
 class Ledger(Protocol):
@@ -39,6 +46,10 @@ class Ledger(Protocol):
 
     def counts(self) -> Counts:
         """What is in flight now. O(1)."""
+        ...
+
+    def recount(self) -> Recount:
+        """This process's own entries counted one by one, to hold the sums against. O(in flight)."""
         ...
 
     def oldest_s(self, now: float) -> float | None:

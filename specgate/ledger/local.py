@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
-from specgate.ledger.base import Entry
+from specgate.ledger.base import Entry, Recount
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +39,16 @@ class LocalLedger:
 
     def counts(self) -> Counts:
         return Counts(spec=self._sums[Lane.SPEC], plain=self._sums[Lane.PLAIN])
+
+    def recount(self) -> Recount:
+        entries, sequences = dict.fromkeys(Lane, 0), dict.fromkeys(Lane, 0)
+        for entry in self._entries:
+            entries[entry.lane] += 1
+            sequences[entry.lane] += entry.sequences
+        return Recount(
+            Counts(spec=entries[Lane.SPEC], plain=entries[Lane.PLAIN]),
+            Counts(spec=sequences[Lane.SPEC], plain=sequences[Lane.PLAIN]),
+        )
 
     def oldest_s(self, now: float) -> float | None:
         for entered_at in self._entries.values():

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specgate.core.errors import ClientGone, ClientStalled, Fault, LaneFault
+from specgate.core.errors import ClientGone, ClientStalled, CutShort, Fault, GateFault, LaneFault
 from specgate.core.events import Outcome, RequestEnded
-from specgate.core.tap import Tap
+from specgate.core.tap import StreamTap, Tap
 
 
 @dataclass(slots=True)
@@ -13,7 +13,8 @@ class Account(RequestEnded):
     """The fact of step 7 while it comes about. Times are monotonic seconds. The gate's own time is
     what passes between `taken_in_at` and `sent_at` (deciding), and between `head_at` and
     `answered_at` (starting the answer). `wire_id`: the request id as it travels in headers.
-    `learn`: who is to be told of an id in the response."""
+    `learn`: who is to be told of an id in the response. `stream`: what reads along in an event
+    stream to which an error may be added, if it breaks off."""
 
     wire_id: bytes = b""
     started_at: float = 0.0
@@ -23,6 +24,7 @@ class Account(RequestEnded):
     head_at: float | None = None
     answered_at: float | None = None
     tap: Tap | None = None
+    stream: StreamTap | None = None
     learn: Callable[[str], None] | None = None
 
     def failed(self, fault: Fault) -> None:
@@ -34,6 +36,10 @@ class Account(RequestEnded):
                 self.outcome = Outcome.CLIENT_STALLED
             case LaneFault():
                 self.outcome = Outcome.LANE_FAILED
+            case CutShort():
+                self.outcome = Outcome.CUT_SHORT
+            case GateFault():
+                self.outcome, self.turned_away = Outcome.REFUSED, fault.turned_away
             case _:
                 self.outcome = Outcome.REFUSED
 
@@ -45,6 +51,7 @@ class Account(RequestEnded):
             first = tap.first_output_at
             self.ttft_s = None if first is None else first - self.started_at
             self.output_tokens = tap.output_tokens()
+            self.prompt_tokens = tap.prompt_tokens()
             self.tpot_s = self._tpot_s(tap)
         if self.answered_at is not None:
             assert self.taken_in_at is not None

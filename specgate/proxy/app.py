@@ -6,12 +6,13 @@ What ASGI loses on the way is listed in docs/reference/portable-form.md.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
-from specgate.core.errors import ClientGone, RequestRefused
+from specgate.core.errors import ClientGone, Fault, RequestRefused
 from specgate.core.headers import Pairs, body_length, first_values
-from specgate.proxy.forward import Forwarder
+from specgate.proxy.downstream import Downstream
 from specgate.proxy.head import refusal
+from specgate.proxy.keys import Keyring
 from specgate.proxy.replies import error_body
 
 Scope = MutableMapping[str, Any]
@@ -28,11 +29,20 @@ def is_own(path: str) -> bool:
     return path in OWN_PATHS or path == OWN_ROOT or path.startswith(OWN_ROOT + "/")
 
 
+class Carrier(Protocol):
+    """Who answers what is not the gate's own: `proxy.forward.Forwarder`."""
+
+    async def carry(self, down: Downstream) -> None: ...
+
+    async def refuse(self, down: Downstream, fault: Fault) -> None: ...
+
+
 class ProxyApp:
     """Everything that is not the gate's own goes to a lane."""
 
-    def __init__(self, forwarder: Forwarder) -> None:
+    def __init__(self, forwarder: Carrier, keyring: Keyring) -> None:
         self._forwarder = forwarder
+        self._keyring = keyring
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,11 +51,15 @@ class ProxyApp:
         if is_own(down.path):
             # Behind the gate's routes, this is one that they do not know.
             await _not_found(down)
-        elif (fault := refusal(down)) is not None:
+            return
+        fault = refusal(down)
+        if fault is None:
+            await down.learn_length()
+            fault = self._keyring.refusal(down)
+        if fault is not None:
             down.closing = True
             await self._forwarder.refuse(down, fault)
         else:
-            await down.learn_length()
             await self._forwarder.carry(down)
 
 
@@ -131,15 +145,16 @@ class AsgiDownstream:
             raise RequestRefused(400, "a body shorter than its length", code="bad_http")
         return None
 
-    def on_gone(self, tell: Callable[[], None] | None) -> None:
+    def on_gone(self, tell: Callable[[Fault], None] | None) -> None:
         if self._watcher is not None:
             # Not awaited: it ends in the loop's next turn.
             self._watcher.cancel()
             self._watcher = None
         if tell is not None:
-            self._watcher = asyncio.get_running_loop().create_task(self._watch(tell))
+            watching = self._watch(tell)
+            self._watcher = asyncio.get_running_loop().create_task(watching, name="watch")
 
-    async def _watch(self, tell: Callable[[], None]) -> None:
+    async def _watch(self, tell: Callable[[Fault], None]) -> None:
         """One reader of `receive` at a time: while the body comes, its reader sees the leaving."""
         if self.length != 0:
             await self._body_ended.wait()
@@ -147,7 +162,10 @@ class AsgiDownstream:
             pass
         # The server says so too when a response is complete; that is not leaving.
         if not self._finished:
-            tell()
+            tell(ClientGone("the client left"))
+
+    def last(self) -> None:
+        self.closing = True
 
     async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
         if status in (204, 304):

@@ -63,7 +63,9 @@ async def ask_all(
             answers.faults.append(fault)
 
     async with asyncio.TaskGroup() as group:
-        asking = {group.create_task(ask(origin)): origin for origin in origins}
+        asking = {
+            group.create_task(ask(origin), name=f"ask-{origin.lane}"): origin for origin in origins
+        }
         if patient:
             return
         _, open_ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)

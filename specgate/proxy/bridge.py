@@ -55,7 +55,7 @@ async def serve_asgi(
         "state": state.copy(),
     }
     gone = asyncio.get_running_loop().create_future()
-    exchange.on_gone(lambda: None if gone.done() else gone.set_result(None))
+    exchange.on_gone(lambda _: None if gone.done() else gone.set_result(None))
     ended = False
     fault: RequestRefused | None = None
 

@@ -7,6 +7,7 @@ A Protocol, so that the same steps run over ASGI (`proxy.app`) and over a connec
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from specgate.core.errors import Fault
 from specgate.core.headers import Pairs
 from specgate.upstream.base import Sink
 
@@ -38,13 +39,17 @@ class Downstream(Sink, Protocol):
         """
         ...
 
-    def on_gone(self, tell: Callable[[], None] | None) -> None:
-        """From now on call `tell`, once, when the client leaves, or at once if it has; None: no
-        more."""
+    def on_gone(self, tell: Callable[[Fault], None] | None) -> None:
+        """From now on call `tell`, once, when the client leaves, or at once if it has, or when the
+        exchange is to end for another reason, with the fault that it is; None: no more."""
         ...
 
     async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
         """Send the head. Once. `reason` may be empty."""
+        ...
+
+    def last(self) -> None:
+        """The connection ends with this response; before `start`."""
         ...
 
     async def finish(self, trailers: Pairs) -> None:

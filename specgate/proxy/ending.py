@@ -30,6 +30,8 @@ class Ending:
     def close(self) -> None:
         """Flush, and close."""
         self.begun = True
+        if self._transport.is_closing():
+            return  # asyncio's TLS loses hold of itself when it is closed twice
         self._transport.close()
         if self._flush_s is not None and self._transport.get_write_buffer_size():
             self._after(self._flush_s, self._transport.abort)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
-from specgate.core.errors import ClientGone, RequestRefused
+from specgate.core.errors import ClientGone, Fault, RequestRefused
 from specgate.core.headers import Pairs, body_length, value_of
 
 BODY_HIGH = 64 * 1024
@@ -106,7 +106,7 @@ class Exchange:
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._tell: Callable[[], None] | None = None
+        self._tell: Callable[[Fault], None] | None = None
 
     @classmethod
     def unread(cls, wire: Wire, fault: RequestRefused) -> "Exchange":
@@ -147,10 +147,10 @@ class Exchange:
             self._wire.body_wanted()
         return piece
 
-    def on_gone(self, tell: Callable[[], None] | None) -> None:
+    def on_gone(self, tell: Callable[[Fault], None] | None) -> None:
         self._tell = tell
         if tell is not None and self._gone:
-            self._left()
+            self.cut_short(ClientGone("the client left"))
 
     # The response
 
@@ -197,6 +197,9 @@ class Exchange:
         wire.send(piece)
         return wire.blocked
 
+    def last(self) -> None:
+        self.keep_alive = False
+
     async def drain(self) -> None:
         await self._wire.writable()
 
@@ -233,12 +236,14 @@ class Exchange:
         self._gone = True
         self.keep_alive = False
         self._wake()
-        self._left()
+        self.cut_short(ClientGone("the client left"))
 
-    def _left(self) -> None:
+    def cut_short(self, fault: Fault) -> None:
+        """End it with this fault, unless its response is complete."""
+        self.keep_alive = False
         tell, self._tell = self._tell, None
         if tell is not None and not self.finished:
-            tell()
+            tell(fault)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

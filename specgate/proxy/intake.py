@@ -106,14 +106,20 @@ def _named(down: Downstream) -> Lane:
     return Lane(name)
 
 
-def admin_refused(path: str) -> RequestRefused:
-    """For a call that changes an engine, where there are two."""
+def admin_refused(path: str, *, both: bool = True) -> RequestRefused:
+    """For a call that changes an engine, where there are two, or the gate keeps its key. both: they
+    could be sent to both lanes, neither of which sleeps."""
+    hint = ", or have such calls sent to both with SPECGATE_ENGINE_ADMIN=both" if both else ""
     return RequestRefused(
         403,
-        f"{path[:100]} changes an engine, and behind this gate there are two: call each engine "
-        "itself, or have such calls sent to both with SPECGATE_ENGINE_ADMIN=both",
+        f"{path[:100]} changes an engine: call each engine itself, not the gate{hint}",
         code="engine_admin_refused",
     )
+
+
+def climbing_refused() -> RequestRefused:
+    """For a path that leads out of the base of a lane's URL, to who knows what else is there."""
+    return RequestRefused(400, "the path's dot segments lead above its root", code="bad_path")
 
 
 def _too_large(limit: int) -> RequestRefused:

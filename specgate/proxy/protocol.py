@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from specgate.core.errors import ClientStalled, RequestRefused
-from specgate.proxy.app import is_own
+from specgate.core.errors import ClientStalled, Fault, RequestRefused
+from specgate.proxy.app import Carrier, is_own
 from specgate.proxy.bridge import App, serve_asgi
 from specgate.proxy.ending import Ending
 from specgate.proxy.exchange import Exchange
-from specgate.proxy.forward import Forwarder
+from specgate.proxy.keys import Keyring
 from specgate.proxy.limits import Deadline, Limits, peer_has_left
 from specgate.proxy.messages import Messages
 from specgate.proxy.watch import within
@@ -50,13 +50,15 @@ class GateProtocol(asyncio.Protocol):
         self,
         *,
         app: App,
-        forwarder: Forwarder,
+        forwarder: Carrier,
+        keyring: Keyring,
         limits: Limits,
         server_state: ServerState,
         state: dict[str, Any],
     ) -> None:
         self._app = app
         self._forwarder = forwarder
+        self._keyring = keyring
         self._limits = limits
         self._server = server_state
         self._state = state
@@ -100,7 +102,8 @@ class GateProtocol(asyncio.Protocol):
         else:
             # Ended in `_after`, once whoever works for it has let go.
             self._leave()
-        return True
+        # Only TCP can stay open in one direction; TLS closes by itself.
+        return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.send = _nowhere
@@ -128,6 +131,9 @@ class GateProtocol(asyncio.Protocol):
         limit = self._limits.body_bytes
         if limit is not None and exchange.length is not None and exchange.length > limit:
             exchange.fail(_body_too_large(limit))
+        # Before `100 Continue`, and before anything of the body is kept.
+        if self._keyring.keys is not None and not is_own(exchange.path):
+            self._check_key(exchange)
         self._queue.append(exchange)
         if self._deadline.kind == "head":
             self._deadline.clear()
@@ -137,6 +143,10 @@ class GateProtocol(asyncio.Protocol):
             self._pause()
             if len(self._queue) >= PIPELINE_LIMIT:
                 raise RequestRefused(400, "too many requests at once", code="bad_http")
+
+    def _check_key(self, exchange: Exchange) -> None:
+        if (fault := self._keyring.refusal(exchange)) is not None:
+            exchange.fail(fault)
 
     def body_came(self, exchange: Exchange, piece: bytes) -> None:
         if exchange.finished:
@@ -288,6 +298,12 @@ class GateProtocol(asyncio.Protocol):
             return
         for exchange in (self._current, *self._queue):
             exchange.keep_alive = False
+
+    def cut_short(self, fault: Fault) -> None:
+        """What is answered on it ends now, with this fault; what waits behind it is not begun."""
+        self._queue.clear()
+        if self._current is not None:
+            self._current.cut_short(fault)
 
     # Waiting for the client
 

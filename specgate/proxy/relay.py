@@ -1,19 +1,24 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
 
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
-from specgate.core.headers import ClientHead, Pairs, end_to_end, media_type, to_client
+from specgate.core.headers import ClientHead, Pairs, end_to_end, media_type, to_client, value_of
 from specgate.core.ids import IdTap
-from specgate.core.tap import Tap, tap_for
+from specgate.core.routes import GENERATES
+from specgate.core.tap import StreamTap, Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
+from specgate.proxy.declining import WholeAnswer
 from specgate.proxy.downstream import Downstream
 from specgate.proxy.replies import own_headers
 from specgate.proxy.watch import within
 from specgate.upstream.base import Response
+
+Look = Callable[[Response, Account], Awaitable[WholeAnswer | None]]
 
 
 async def relay(
@@ -22,19 +27,31 @@ async def relay(
     account: Account,
     config: ProxyConfig,
     clock: Callable[[], float],
-) -> None:
+    look: Look | None = None,
+) -> WholeAnswer | None:
     """Head, body as it comes, end. The lane is read no faster than the client reads.
+
+    look: looks at a 503 and at the beginning of an event stream before anything goes down; what it
+    returns, if it does, is returned, and nothing went down.
 
     Raises StreamBroken, ClientStalled; the caller closes the response.
     """
+    head = _head(response, account, config)
+    # Only what decodes tokens has any to count, and what is compressed cannot be read along.
+    if account.route in GENERATES and not head.encoded:
+        account.tap = tap_for(head.content_type)
+    streams = account.tap.__class__ is StreamTap
+    if look is not None and (streams or response.status == 503):
+        declined = await look(response, account)
+        if declined is not None:
+            account.tap = None
+            return declined
+    if streams and value_of(head.pairs, b"content-length") is None:
+        account.stream = cast("StreamTap", account.tap)
     account.status = response.status
     account.phase = Phase.STREAM
-    head = _head(response, account, config)
     await down.start(response.status, response.reason, head.pairs)
     account.answered_at = clock()
-    # Only what decodes tokens has any to count, and what is compressed cannot be read along.
-    if account.route.is_generation and not head.encoded:
-        account.tap = tap_for(head.content_type)
     if account.learn is not None and not head.encoded:
         account.tap = IdTap(account.tap or tap_for(head.content_type), account.learn)
     sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
@@ -46,13 +63,13 @@ async def relay(
         sink = _Discreet(sink)
     await response.deliver(sink, config.timeouts.idle_s)
     sink.end()
-    await down.finish(_trailers(response.trailers))
+    trailers = response.trailers
+    await down.finish(_trailers(trailers) if trailers else trailers)
+    return None
 
 
 def _trailers(pairs: Pairs) -> Pairs:
     """What of the trailers goes through: what would of the headers, and no word on framing."""
-    if not pairs:
-        return pairs
     return [pair for pair in end_to_end(pairs) if pair[0].lower() != b"content-length"]
 
 

@@ -5,21 +5,22 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TypeVar
 
-from specgate.core.errors import ClientGone, Fault
+from specgate.core.errors import Fault
 from specgate.proxy.downstream import Downstream
 
 T = TypeVar("T")
 
 
 class WhilePresent:
-    """`with WhilePresent(down):` cancels its block when the client leaves, and raises
-    ClientGone in its place. A cancellation from elsewhere passes as what it is."""
+    """`with WhilePresent(down):` cancels its block when the client leaves, and raises ClientGone in
+    its place; or when the exchange is to end for another reason, and raises that. A cancellation
+    from elsewhere passes as what it is."""
 
-    __slots__ = ("_cancelling", "_down", "_left", "_task")
+    __slots__ = ("_cancelling", "_down", "_task", "_why")
 
     def __init__(self, down: Downstream) -> None:
         self._down = down
-        self._left = False
+        self._why: Fault | None = None
 
     def __enter__(self) -> None:
         task = asyncio.current_task()
@@ -28,9 +29,10 @@ class WhilePresent:
         self._cancelling = task.cancelling()
         self._down.on_gone(self._leave)
 
-    def _leave(self) -> None:
-        self._left = True
-        self._task.cancel()
+    def _leave(self, why: Fault) -> None:
+        if self._why is None:
+            self._why = why
+            self._task.cancel()
 
     def __exit__(
         self,
@@ -39,11 +41,11 @@ class WhilePresent:
         trace: TracebackType | None,
     ) -> None:
         self._down.on_gone(None)
-        if not self._left:
+        if self._why is None:
             return
         ours = self._task.uncancel() <= self._cancelling
         if ours and isinstance(error, asyncio.CancelledError):
-            raise ClientGone("the client left") from None
+            raise self._why from None
 
 
 async def within(limit_s: float | None, waiting: Awaitable[T], late: Callable[[], Fault]) -> T:

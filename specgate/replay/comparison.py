@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
+from specgate.core.hold import Hold
 from specgate.core.label import Label
 from specgate.core.lanes import Lane
 from specgate.core.meter import Gain
@@ -72,10 +73,13 @@ def compare(
     world: World,
     *,
     seed: int = 0,
+    hold: Hold | None = None,
+    fixed: Mapping[Lane, Outcome] | None = None,
 ) -> Comparison:
-    """`curves`: how the lanes behave; `config`: what the gate knows. At least one arrival."""
-    gate = Policy(config)
-    fixed = {lane: run(curves, arrivals, Fixed(lane), world, seed=seed) for lane in Lane}
+    """`curves`: how the lanes behave; `config`, `hold`: what the gate goes by. `fixed`: each lane
+    alone on the same, where that is known. At least one arrival."""
+    gate = Policy(config, hold=hold)
+    fixed = fixed or alone(curves, arrivals, world, seed=seed)
     outcomes = {
         Way.POLICY: run(curves, arrivals, gate, world, seed=seed),
         Way.ALL_PLAIN: fixed[Lane.PLAIN],
@@ -92,3 +96,10 @@ def compare(
         switched=tuple(gate.switched),
         gain=gate.gate.view().gain,
     )
+
+
+def alone(
+    curves: Curves, arrivals: Sequence[Arrival], world: World, *, seed: int = 0
+) -> Mapping[Lane, Outcome]:
+    """Each lane for everything; the contention makes no difference to it."""
+    return {lane: run(curves, arrivals, Fixed(lane), world, seed=seed) for lane in Lane}

@@ -9,6 +9,7 @@ from specgate.core.accept import Counted
 from specgate.core.config import PolicyConfig
 from specgate.core.curves import Curves
 from specgate.core.events import Event, Switched
+from specgate.core.hold import Hold, holds
 from specgate.core.lanes import Lane
 from specgate.core.policy import Reason
 from specgate.core.regret import CONSTANTS, Constants
@@ -31,8 +32,18 @@ class Switch(NamedTuple):
 class Policy:
     """The gate's own code, with the replay's clock."""
 
-    def __init__(self, config: PolicyConfig, constants: Constants = CONSTANTS) -> None:
+    def __init__(
+        self,
+        config: PolicyConfig,
+        constants: Constants = CONSTANTS,
+        *,
+        hold: Hold | None = None,
+    ) -> None:
+        """hold: what comes after a switch may wait; with curves."""
         self._now = 0.0
+        self._hold = hold
+        self._held: float | None = None
+        """Of which switch the hold is over."""
         self._open: dict[int, Admission] = {}
         self._counted, self._read_at = Counted(0.0, 0.0, 0.0), 0.0
         self.switched: list[Switch] = []
@@ -52,9 +63,10 @@ class Policy:
         self._open[number] = admission.__enter__()
         return admission.lane
 
-    def ended(self, number: int, now: float) -> None:
+    def ended(self, number: int, now: float, prompt_tokens: int) -> None:
         self._now = now
         self._open.pop(number).__exit__(None, None, None)
+        self.gate.saw_prompt(prompt_tokens)
 
     def accepted(self, now: float, tokens: int, accept_length: float) -> None:
         """Counted as an engine would; the gate reads it at the next scrape."""
@@ -72,6 +84,21 @@ class Policy:
             self.gate.saw_accept_length(self.gate.origin(Lane.SPEC), self._counted)
         self.gate.tick()
 
+    def holding(self, now: float, waiting: int) -> bool:
+        """As the live gate's queue does."""
+        self._now = now
+        left_at = self.gate.left_at
+        held = False
+        if self._hold is not None and left_at is not None and left_at != self._held:
+            drain = self.gate.draining()
+            if drain is not None:
+                old, held_s, duration_s = drain
+                held = holds(self._hold, old=old, held_s=held_s, duration_s=duration_s)
+            if not held:
+                self._held = left_at
+        self.gate.queued = waiting if held else 0
+        return held
+
     @property
     def side(self) -> Lane:
         return self.gate.side
@@ -85,7 +112,20 @@ class Policy:
             self.switched.append(Switch(self._now, event.side, event.reason))
 
 
-class Fixed:
+class _Heedless:
+    """Decides by little, and holds nothing."""
+
+    def ended(self, number: int, now: float, prompt_tokens: int) -> None: ...
+
+    def accepted(self, now: float, tokens: int, accept_length: float) -> None: ...
+
+    def tick(self, now: float) -> None: ...
+
+    def holding(self, now: float, waiting: int) -> bool:
+        return False
+
+
+class Fixed(_Heedless):
     """Always the same lane."""
 
     switches = 0
@@ -96,14 +136,8 @@ class Fixed:
     def arrived(self, number: int, now: float) -> Lane:
         return self.side
 
-    def ended(self, number: int, now: float) -> None: ...
 
-    def accepted(self, now: float, tokens: int, accept_length: float) -> None: ...
-
-    def tick(self, now: float) -> None: ...
-
-
-class Instant:
+class Instant(_Heedless):
     """The bare count against the loads where speculation pays: what a naive toggle does."""
 
     def __init__(self, curves: Curves) -> None:
@@ -119,19 +153,15 @@ class Instant:
         self.side = side
         return side
 
-    def ended(self, number: int, now: float) -> None:
+    def ended(self, number: int, now: float, prompt_tokens: int) -> None:
         self._count -= 1
-
-    def accepted(self, now: float, tokens: int, accept_length: float) -> None: ...
-
-    def tick(self, now: float) -> None: ...
 
     def _better(self, load: int) -> Lane:
         pays = any(low <= load < high for low, high in self._paying)
         return Lane.SPEC if pays else Lane.PLAIN
 
 
-class Scheduled:
+class Scheduled(_Heedless):
     """A side for every time, made beforehand."""
 
     def __init__(self, sides: Sequence[tuple[float, Lane]]) -> None:
@@ -143,10 +173,6 @@ class Scheduled:
     def arrived(self, number: int, now: float) -> Lane:
         self.tick(now)
         return self.side
-
-    def ended(self, number: int, now: float) -> None: ...
-
-    def accepted(self, now: float, tokens: int, accept_length: float) -> None: ...
 
     def tick(self, now: float) -> None:
         while self._next < len(self._sides) and self._sides[self._next][0] <= now:

@@ -21,7 +21,8 @@ class Figures:
     tok_s: output tokens over the time to the last request's end. wrong_side_share: of the time to
     the last arrival, the share on the side that the clairvoyant is not on. mixed_share: of the
     time to the last end, the share in which both lanes worked. spec_share: of the requests, those
-    that the spec lane served. mean_load, peak_load: in flight.
+    that the spec lane served. mean_load, peak_load: in flight, those that were held included.
+    held: requests that waited at a switch; mean_held_s: how long those did, 0 where none did.
     """
 
     mean_e2e_s: float
@@ -39,6 +40,8 @@ class Figures:
     spec_share: float
     mean_load: float
     peak_load: int
+    held: int
+    mean_held_s: float
 
 
 def figures_of(outcome: Outcome, arrivals: Sequence[Arrival], best: Sides) -> Figures:
@@ -61,6 +64,8 @@ def figures_of(outcome: Outcome, arrivals: Sequence[Arrival], best: Sides) -> Fi
         spec_share=outcome.lanes.count(Lane.SPEC) / len(arrivals),
         mean_load=sum(e2e_s) / outcome.took_s,
         peak_load=max(count for _, count in loads),
+        held=len(outcome.held_s),
+        mean_held_s=fmean(outcome.held_s or (0.0,)),
     )
 
 

@@ -4,7 +4,6 @@ Not a proven optimum: schedules from what is offered in windows of several lengt
 for the whole time, are tried, and the best is taken.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -13,6 +12,7 @@ from specgate.core.lanes import Lane
 from specgate.replay.deciders import Scheduled
 from specgate.replay.run import Outcome, World, run
 from specgate.replay.traffic import Arrival
+from specgate.replay.truth import Truth, better
 
 WINDOWS_S = (20.0, 60.0, 180.0, 600.0)
 
@@ -38,33 +38,28 @@ def foresight(
     curves: Curves, arrivals: Sequence[Arrival], window_s: float, world: World | None = None
 ) -> list[tuple[float, Lane]]:
     """At each time the lane that would hold the smaller load at what is offered in the window
-    around it, by the curves that are true then."""
+    around it, by the curves that are true then, with its prompts."""
     world = world or World()
+    truth = Truth(curves, world.contexts)
     sides: list[tuple[float, Lane]] = []
     step_s = window_s / 4
     first = last = 0
-    tokens = 0
+    tokens = prompts = 0
     at = 0.0
-    true = {change.at: world.curves_at(curves, change.at) for change in world.changes}
     while at <= arrivals[-1].at:
         while last < len(arrivals) and arrivals[last].at < at + window_s / 2:
             tokens += arrivals[last].output_tokens
+            prompts += arrivals[last].prompt_tokens
             last += 1
         while arrivals[first].at < at - window_s / 2:
             tokens -= arrivals[first].output_tokens
+            prompts -= arrivals[first].prompt_tokens
             first += 1
         seen_s = min(at + window_s / 2, arrivals[-1].at) - max(at - window_s / 2, 0.0)
         offered = tokens / max(seen_s, step_s)
-        now = next((true[each.at] for each in reversed(world.changes) if each.at <= at), curves)
-        side = _better(now, offered)
+        mean = prompts / (last - first) if last > first else 0.0
+        side = better(truth.at(world.factor_at(at), mean), offered)
         if not sides or sides[-1][1] is not side:
             sides.append((at, side))
         at += step_s
     return sides
-
-
-def _better(curves: Curves, offered: float) -> Lane:
-    spec, plain = (curves.of(lane).load_at(offered) for lane in (Lane.SPEC, Lane.PLAIN))
-    if math.isinf(spec) and math.isinf(plain):
-        return Lane.SPEC if curves.spec.top > curves.plain.top else Lane.PLAIN
-    return Lane.SPEC if spec < plain else Lane.PLAIN

@@ -1,16 +1,33 @@
 """What is to be replayed: a profile, traffic, and what the gate goes by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from specgate.core.config import ALWAYS, NEVER, Placement, PolicyConfig
+from specgate.core.contexts import Contexts
 from specgate.core.curves import Curves
+from specgate.core.hold import Hold
 from specgate.core.lanes import Lane
+from specgate.core.prefixes import Prefixes
 from specgate.core.profile import Profile
-from specgate.core.threshold import curves_of, measured_curves, threshold_and_band
+from specgate.core.threshold import (
+    contexts_of,
+    curves_of,
+    measured_curves,
+    threshold_and_band,
+)
 from specgate.replay.comparison import Comparison, compare
 from specgate.replay.run import World
-from specgate.replay.traffic import PATTERNS, Arrival, TrafficError, pattern, rotated, scaled
+from specgate.replay.traffic import (
+    MEAN_PROMPT,
+    PATTERNS,
+    Arrival,
+    TrafficError,
+    pattern,
+    rotated,
+    scaled,
+)
 
 
 class NoCurvesError(ValueError):
@@ -23,6 +40,8 @@ class Plan:
 
     profile_name, traffic: as people call them. recorded: None for a pattern. requests: at most so
     many. seed: where in recorded traffic it begins (0: as recorded), or a pattern's draw.
+    curves: the lanes' at the traffic's mean prompt; contexts: by prompt length, where the profile
+    has several. hold: after a switch.
     """
 
     profile_name: str
@@ -34,6 +53,8 @@ class Plan:
     requests: int = 20_000
     said_of_side: Mapping[Lane, str] = field(default_factory=dict)
     """Why the gate would stay on a side, where the profile says so."""
+    contexts: Contexts | None = None
+    hold: Hold | None = None
 
     def capacity(self) -> tuple[Lane, float]:
         """The lane that gives more at its best, and how many tokens a second that is."""
@@ -53,7 +74,17 @@ class Plan:
         return scaled(rotated(self.recorded, self.seed)[: self.requests], tok_s)
 
     def replayed(self, load: float, world: World) -> Comparison:
-        return compare(self.curves, self.config, self.arrivals(load), world, seed=self.seed)
+        """What a lost prefix costs, which the world's `cached` says, the gate is told too."""
+        arrivals = self.arrivals(load)
+        config, curves = self.config, self.config.curves
+        contexts = self.contexts
+        if curves is not None and world.cached:
+            mean = fmean(each.prompt_tokens for each in arrivals)
+            lost = Prefixes(world.cached * mean, world.gap_s, world.prefill_tok_s)
+            contexts = None if contexts is None else contexts.losing(lost)
+            config = replace(config, curves=replace(curves, prefixes=lost), contexts=contexts)
+        world = replace(world, contexts=contexts)
+        return compare(self.curves, config, arrivals, world, seed=self.seed, hold=self.hold)
 
 
 def plan(
@@ -65,15 +96,17 @@ def plan(
     by_hand: Mapping[str, float] | None = None,
     adaptive: bool = False,
     placement: Placement = Placement.SHARED,
+    hold: Hold | None = None,
     seed: int = 0,
     requests: int = 20_000,
 ) -> Plan:
     """`by_hand`: knobs of PolicyConfig; a threshold among them takes the place of all that the
     profile says, as it does in the gate's settings. adaptive: the gate follows the live accept
-    length. Raises NoCurvesError."""
+    length. hold: with a profile that is weighed. Raises NoCurvesError."""
     assert recorded is not None or traffic in PATTERNS
     knobs = dict(by_hand or {})
     said = {}
+    contexts = None
     if "threshold" in knobs:
         config = PolicyConfig(**knobs, placement=placement)  # type: ignore[arg-type]
         if config.threshold in (NEVER, ALWAYS):
@@ -81,11 +114,13 @@ def plan(
             said = {side: "as the threshold says"}
     else:
         derived = threshold_and_band(profile)
-        curves = curves_of(profile)
+        contexts = contexts_of(profile)
+        curves = curves_of(profile) if contexts is None else contexts.main
         config = PolicyConfig(
             threshold=derived.threshold,
             band=derived.band,
             curves=curves,
+            contexts=contexts,
             adaptive=adaptive,
             placement=placement,
             **knobs,  # type: ignore[arg-type]
@@ -98,14 +133,21 @@ def plan(
             said = {side: f"as the profile says `{profile.verdict.shape}`"}
     return Plan(
         profile_name=profile_name,
-        curves=lanes_of(profile),
+        curves=lanes_of(profile) if contexts is None else contexts.at(_prompt(recorded)),
         config=config,
         traffic=traffic,
         recorded=recorded,
         seed=seed,
         requests=requests,
         said_of_side=said,
+        contexts=contexts,
+        hold=hold,
     )
+
+
+def _prompt(recorded: list[Arrival] | None) -> float:
+    """Mean tokens."""
+    return fmean(each.prompt_tokens for each in recorded) if recorded else MEAN_PROMPT
 
 
 def lanes_of(profile: Profile) -> Curves:

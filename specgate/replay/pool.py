@@ -19,7 +19,7 @@ LEFT_OUT = (
     "of one token, and of a prompt that is read anew after a switch",
     "loads beyond the measured ones: below the lowest a sequence is as fast as there, above the "
     "highest the total stays what it was there",
-    "lengths of prompts other than the profile's, the memory for the KV cache, failures, and "
+    "lengths of prompts that the profile does not have, the memory for the KV cache, failures, and "
     "clients that leave",
 )
 """What the model knows nothing of, in words."""

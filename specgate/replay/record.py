@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from specgate import __version__
 from specgate.core.config import PolicyConfig
+from specgate.core.hold import Hold
 from specgate.replay.comparison import Comparison
 from specgate.replay.metered import metered
 from specgate.replay.plan import Plan
@@ -53,7 +54,7 @@ def _outcome(plan: Plan, replayed: Replay) -> dict[str, object]:
 
 def _meter(found: Comparison) -> dict[str, object] | None:
     """Seconds of mean E2E gained over each lane; null where the gate has nothing to estimate by."""
-    said = {
+    said: dict[str, object] = {
         str(each.over): {
             "estimated_s": each.estimated_s,
             "low_s": each.low_s,
@@ -91,11 +92,12 @@ def _plan_object(plan: Plan) -> dict[str, object]:
         "seed": plan.seed,
         "capacity_tok_s": tok_s,
         "capacity_lane": str(lane),
-        "rule": _rule(plan.config),
+        "contexts": plan.contexts and [tokens for tokens, _ in plan.contexts.measured],
+        "rule": _rule(plan.config, plan.hold),
     }
 
 
-def _rule(config: PolicyConfig) -> dict[str, object]:
+def _rule(config: PolicyConfig, hold: Hold | None) -> dict[str, object]:
     """What the gate went by."""
     pool = str(config.placement)
     if config.curves is not None:
@@ -105,6 +107,7 @@ def _rule(config: PolicyConfig) -> dict[str, object]:
             "adaptive": config.adaptive,
             "burst": config.burst,
             "switches_per_h": config.switches_per_h,
+            "hold": None if hold is None else hold.drained,
         }
     threshold: float | str | None = config.threshold
     if threshold is not None and math.isinf(config.threshold or 0.0):

@@ -53,8 +53,21 @@ def notes(plan: Plan, found: Comparison) -> Iterator[str]:
         won = 1.0 - found.mean_s(Way.CLAIRVOYANT) / found.mean_s(found.better)
         said = f"of that the gate got {share:.0%}" if share > 0 else "the gate got nothing of that"
         yield f"Perfect foresight would have won {won:.1%} over {NAMES[found.better]}; {said}."
+    gate = found.figures[Way.POLICY]
+    if gate.held:
+        who = "1 request" if gate.held == 1 else f"{gate.held:,} requests"
+        yield (
+            f"The gate held {who} at its switches, {gate.mean_held_s:.1f} s on the mean, which "
+            "their times include."
+        )
+    if plan.contexts is not None:
+        *most, last = (f"{tokens:,}" for tokens, _ in plan.contexts.measured)
+        yield (
+            f"The profile has curves for prompts of {', '.join(most)} and {last} tokens: the lanes "
+            "go by the mean prompt in flight, the gate by the mean of the recent ones that ended."
+        )
     top = min(plan.curves.spec.loads[-1], plan.curves.plain.loads[-1])
-    peak = found.figures[Way.POLICY].peak_load
+    peak = gate.peak_load
     if peak > top:
         yield (
             f"Behind the gate up to {peak} were in flight. The profile ends at {top:g}: above it "

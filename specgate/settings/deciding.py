@@ -72,11 +72,25 @@ class Deciding(BaseModel):
         "or worse than those of the measurement then move the loads where speculation pays.",
         json_schema_extra=RELOAD,
     )
-    pool: Annotated[Placement, choice("shared", "split")] = Field(
+    switchback: Annotated[
+        float | None,
+        number(
+            "a number above 0 and up to 0.1, or off", lambda n: 0 < n <= 0.1, words={"off": None}
+        ),
+    ] = Field(
+        None,
+        description="With a profile that has curves: the share of all time in which the gate may "
+        "hold the side that it would not have chosen, in blocks at low load, to measure on live "
+        "traffic how much faster one side is. `off` tries nothing.",
+        json_schema_extra=RESTART,
+    )
+    pool: Annotated[Placement, choice("shared", "split", "alternate")] = Field(
         Placement.SHARED,
         description="`shared`: both lanes draw on one pool of GPUs, so that all new requests go to "
         "one side. `split`: each lane has GPUs of its own; the spec lane takes requests up to the "
-        "threshold in its own count, and what overflows goes to the plain one.",
+        "threshold in its own count, and what overflows goes to the plain one. `alternate`: the "
+        "pool holds one lane at a time, and the lanes take turns; it needs a QUEUE_SIZE, and is "
+        "taken on or left by a restart only.",
         json_schema_extra=RELOAD,
     )
     shadow: Annotated[Lane | None, choice("spec", "plain", off=True)] = Field(

@@ -38,7 +38,12 @@ def read_file(path: str) -> dict[str, Any]:
 def unknown_keys(values: dict[str, Any], path: str) -> list[str]:
     """A line for each key that is no setting. It has no value: that might be a secret."""
     return [
-        f"{path}: {key!r} is not a setting{did_you_mean(key, Settings.model_fields)}"
-        for key in values
+        f"{path}: {key!r} is not a setting{_hint(key, value)}"
+        for key, value in values.items()
         if key not in Settings.model_fields
     ]
+
+
+def _hint(key: str, value: object) -> str:
+    """None for a table: no setting is one."""
+    return "" if isinstance(value, dict) else did_you_mean(key, Settings.model_fields)

@@ -13,6 +13,8 @@ from typing import Any, cast
 from pydantic import GetCoreSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
+from specgate.core.keys import KeyHashes
+
 MASK = "***"
 
 Written = str | int | float | bool | None
@@ -50,7 +52,7 @@ class Kind:
         for word, meaning in self.words.items():
             if value == meaning and type(value) is type(meaning):
                 return word
-        if isinstance(value, SecretStr):
+        if isinstance(value, SecretStr | KeyHashes):
             return MASK
         if isinstance(value, float) and value.is_integer() and value < _LONGEST_WHOLE:
             return int(value)

@@ -9,7 +9,9 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from specgate.core.config import NEVER
+from specgate.settings.conflicts import advice_on_turns, conflicts
 from specgate.settings.file import FileError, read_file, unknown_keys
+from specgate.settings.keys import read_keys_file
 from specgate.settings.measured import measured
 from specgate.settings.model import Settings, env_name, kind_of
 from specgate.settings.names import CONFIG, sort_out
@@ -60,7 +62,15 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
     if problems:
         raise SettingsError(problems, warnings)
     settings = Settings(**{**in_file, **in_environment})
+    if found_conflicts := conflicts(settings):
+        raise SettingsError(found_conflicts, warnings)
     sources = {name: _source(name, in_environment, in_file) for name in Settings.model_fields}
+    if settings.api_keys_file is not None:
+        try:
+            settings = settings.with_file_keys(read_keys_file(settings.api_keys_file))
+        except ValueError as error:
+            problem = f"{env_name('api_keys_file')}={settings.api_keys_file!r}: {error}"
+            raise SettingsError([problem], warnings) from error
     advice = _advice(settings)
     if settings.profile is not None:
         try:
@@ -69,7 +79,9 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
         except ValueError as error:
             problem = f"{env_name('profile')}={settings.profile!r}: {error}"
             raise SettingsError([problem], warnings) from error
-        settings = settings.with_profile(found.values, found.curves)
+        settings = settings.with_profile(
+            found.values, found.curves, found.contexts, found.fingerprint
+        )
         sources.update(dict.fromkeys(found.values, "profile"))
         advice += (f"{env_name('profile')}: {found.caveat}",) if found.caveat else ()
     if settings.adaptive and (why := _not_adaptive(settings)):
@@ -157,4 +169,23 @@ def _advice(settings: Settings) -> tuple[str, ...]:
     ]
     if settings.spec_url == settings.plain_url and settings.shadow is None:
         advice.append("both lanes have the same URL: switching sides will change nothing")
+    advice += _advice_on_keys(settings)
+    advice += advice_on_turns(settings)
     return tuple(advice)
+
+
+def _advice_on_keys(settings: Settings) -> list[str]:
+    advice = []
+    engine_keys = [name for name in ("spec_api_key", "plain_api_key") if getattr(settings, name)]
+    if engine_keys and settings.client_keys is None:
+        advice.append(
+            f"{env_name(engine_keys[0])} is set and {env_name('api_keys')} is not: whoever reaches "
+            "the gate may use the engine"
+        )
+    token, keys = settings.admin_token, settings.client_keys
+    if token is not None and keys is not None and keys.holds(token.get_secret_value().encode()):
+        advice.append(
+            f"{env_name('admin_token')} is one of the clients' keys: each of them may change the "
+            "gate"
+        )
+    return advice

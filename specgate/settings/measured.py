@@ -4,19 +4,24 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from specgate.core.contexts import Contexts
 from specgate.core.curves import Curves
-from specgate.core.profile import ProfileError, loads
+from specgate.core.profile import Fingerprint, ProfileError, loads
 from specgate.core.shape import Shape
-from specgate.core.threshold import curves_of, threshold_and_band
+from specgate.core.threshold import contexts_of, curves_of, threshold_and_band
 
 
 class Measured(NamedTuple):
     """`values`: of the settings that were left open. `curves`: None where the profile leaves
-    nothing to weigh, or a threshold is given. `caveat`: a warning where one is due."""
+    nothing to weigh, or a threshold is given; `contexts`: where it has several lengths of prompts.
+    `caveat`: a warning where one is due. `fingerprint`: what was measured, None where nothing of
+    the profile is taken."""
 
     values: dict[str, float | None]
     curves: Curves | None
+    contexts: Contexts | None
     caveat: str | None
+    fingerprint: Fingerprint | None
 
 
 def measured(path: str, given: Collection[str], *, adaptive: bool = False) -> Measured:
@@ -35,10 +40,11 @@ def measured(path: str, given: Collection[str], *, adaptive: bool = False) -> Me
     except ProfileError as error:
         raise ValueError(str(error)) from error
     if "threshold" in given:
-        return Measured({}, None, None)
+        return Measured({}, None, None, None, None)
     derived = threshold_and_band(profile)
     values = {"threshold": derived.threshold, "band": derived.band}
     open_ = {name: value for name, value in values.items() if name not in given}
-    curves = curves_of(profile, adaptive=adaptive)
+    contexts = contexts_of(profile, adaptive=adaptive)
+    curves = curves_of(profile, adaptive=adaptive) if contexts is None else contexts.main
     caveat = derived.caveat if curves is None or profile.verdict.shape is Shape.ALWAYS else None
-    return Measured(open_, curves, caveat)
+    return Measured(open_, curves, contexts, caveat, profile.fingerprint)

@@ -56,6 +56,15 @@ def build_app(engine: Engine, *, api_key: str | None = None, port: int = 0) -> S
             Route("/metrics", surface.metrics),
             Route("/abort_request", surface.abort_request, methods=["POST"]),
             Route("/flush_cache", surface.flush_cache, methods=["GET", "POST"]),
+            Route("/pause_generation", surface.pause_generation, methods=["POST"]),
+            Route("/continue_generation", surface.continue_generation, methods=["POST"]),
+            *(
+                Route(f"/{verb}_memory_occupation", handler, methods=["GET", "POST"])
+                for verb, handler in (
+                    ("release", surface.release_memory),
+                    ("resume", surface.resume_memory),
+                )
+            ),
             Route("/_sim/state", _state(engine)),
             Route("/_sim/faults", _faults(engine), methods=["GET", "POST", "DELETE"]),
         ],

@@ -71,6 +71,12 @@ class PoolDriver:
         """False if it had left already."""
         return self._pool.abort(lane, sequence)
 
+    def thaw(self, lane: Lane) -> None:
+        """A lane that was frozen goes on."""
+        self._run(self._now())
+        self._pool.begin(lane)
+        self._arm()
+
     def close(self) -> None:
         """Stop: no further operation ends."""
         if self._timer is not None:

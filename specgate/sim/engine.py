@@ -8,13 +8,17 @@ from specgate.core.lanes import Lane
 from specgate.sim.call import Call, Order, Ticket
 from specgate.sim.driver import PoolDriver
 from specgate.sim.faults import Faults
+from specgate.sim.memory import Crash, Holder, Memory
 from specgate.sim.meters import Meters
 from specgate.sim.model import CannotFitError, LaneModel, Place, Sequence
 from specgate.sim.pool import Ended
 from specgate.sim.profiles import LaneShape, Profile
-from specgate.sim.text import Tape
+from specgate.sim.text import LostTape, Tape
 
 CONTEXT_TOKENS = 131_072
+
+NO_DRAFT = 1e-9
+"""An accept length's factor that brings it down to 1."""
 
 
 class DuplicateRidError(ValueError):
@@ -39,26 +43,42 @@ class Engine:
         *,
         model_name: str = "sim",
         seed: int = 0,
+        holder: Holder | None = None,
+        asleep: bool = False,
     ) -> None:
+        """holder: the pool's room for engines; None: there is enough. asleep: it starts so."""
         self.lane = lane
         self.profile = profile
         self.driver = driver
         self.model_name = model_name
         self.seed = seed
-        self.tape = Tape(seed)
+        self._tape, self._lost_tape = Tape(seed), LostTape(seed)
         self.model = LaneModel(profile.lanes[lane], seed=seed)
         self.meters = Meters()
         self.faults = Faults()
         self.ready = True
         self.draining = False
+        self.crashed = False
+        self.on_crash: Crash | None = None
         self._closed = asyncio.Event()
         self._calls: dict[str, Call] = {}
         self._tickets: dict[Sequence, Ticket] = {}
+        self._draft_lost = False
         driver.attach(self.model, self._ended)
+        self.memory = Memory(self, holder or Holder(most=len(Lane)), asleep=asleep)
 
     @property
     def shape(self) -> LaneShape:
         return self.model.shape
+
+    @property
+    def tape(self) -> Tape:
+        return self._lost_tape if self.memory.garbage else self._tape
+
+    @property
+    def in_flight(self) -> int:
+        """Sequences that it has."""
+        return self.meters.in_flight
 
     @property
     def context_tokens(self) -> int:
@@ -95,11 +115,33 @@ class Engine:
         self._closed.set()
         self.abort_matching("")
 
+    def crash(self) -> None:
+        """End as a process does: no answer to anyone, no listener."""
+        if self.crashed:
+            return
+        self.crashed, self.ready = True, False
+        self.memory.end()
+        if self.on_crash is not None:
+            self.on_crash()
+        self.close()
+
+    def freeze(self) -> None:
+        self.model.frozen = True
+
+    def thaw(self) -> None:
+        self.model.frozen = False
+        self.driver.thaw(self.lane)
+
+    def lose_draft(self) -> None:
+        self._draft_lost = True
+        self.model.set_accept_factor(NO_DRAFT)
+
     def set_faults(self, faults: Faults) -> None:
         """Replaces whatever was set before; `Faults()` is a healthy engine."""
         self.faults = faults
         self.model.slow_factor = faults.slow_factor
-        self.model.set_accept_factor(faults.accept_length_factor)
+        factor = NO_DRAFT if self._draft_lost else faults.accept_length_factor
+        self.model.set_accept_factor(factor)
 
     def request_faults(self) -> Faults:
         """The faults that one more generation request meets; counts it off `times`."""
@@ -125,6 +167,10 @@ class Engine:
             "tokens": self.model.tokens,
             "accept_length": self.model.accept_length,
             "kv_reserved": self.model.kv_reserved,
+            "paused": self.memory.paused,
+            "released": self.memory.released,
+            "releases": self.memory.releases,
+            "crashed": self.crashed,
         }
 
     def _enter(self, call: Call) -> None:

@@ -28,6 +28,17 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loads                 fields of /v1/loads, in the same way
     unread                /metrics and /v1/loads are 404
     times                 only so many generation requests meet the first six; then they are over
+
+    Of memory that is given back and taken again (`sim.memory`):
+
+    busy_release_kills    to release it while it has requests ends the engine; else it answers 400
+    asleep_request_kills  a request to one that was released and not paused ends it; else it hangs
+    weights_lost          it answers nonsense after it was resumed, as without a backup in memory
+    draft_lost            its accept length is stuck at 1 after it was resumed
+    release_fails         to release it is answered 500
+    resume_fails          to resume it is answered 500
+    resume_s              to resume it takes so long (real seconds)
+    no_pause              /pause_generation and /continue_generation are 404, as of an old version
     """
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
@@ -46,6 +57,14 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loads: dict[str, float | str | None] = {}
     unread: bool = False
     times: Count | None = None
+    busy_release_kills: bool = False
+    asleep_request_kills: bool = False
+    weights_lost: bool = False
+    draft_lost: bool = False
+    release_fails: bool = False
+    resume_fails: bool = False
+    resume_s: Seconds = 0.0
+    no_pause: bool = False
 
     def __post_init__(self) -> None:
         if self.status is None and (self.body is not None or self.retry_after_s is not None):

@@ -104,6 +104,7 @@ class GenerationReply(Response):
             _transport(transport).write(NOT_HTTP)
             await _cut(transport)
         try:
+            await self._engine.memory.admit()
             with self._call:
                 if self._faults.first_byte_delay_s:
                     await self._engine.pause(self._faults.first_byte_delay_s)

@@ -101,6 +101,8 @@ class LaneModel:
     def __init__(self, shape: LaneShape, *, seed: int = 0) -> None:
         self.shape = shape
         self.slow_factor = 1.0
+        self.frozen = False
+        """It begins no operation; whoever thaws it sees to it that it begins again."""
         self.steps = 0
         self.tokens = 0
         self.verified = 0
@@ -182,6 +184,8 @@ class LaneModel:
 
         The caller ends it with `finish` before it begins another.
         """
+        if self.frozen:
+            return None
         self._admit()
         if self._in_operation:
             self._prefilling = True

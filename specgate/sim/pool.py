@@ -65,6 +65,10 @@ class Pool:
         """False if the sequence had left already."""
         return self.models[lane].abort(sequence)
 
+    def begin(self, lane: Lane) -> None:
+        """Let a lane begin that was frozen."""
+        self._begin(lane)
+
     def advance(self, now: float, *, most: int = 1_000_000) -> list[Ended]:
         """Let time pass to `now`; every operation that ends by then, in order of time.
 

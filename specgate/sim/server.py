@@ -22,7 +22,9 @@ from specgate.core.lanes import Lane
 from specgate.sim.app import build_app
 from specgate.sim.driver import PoolDriver
 from specgate.sim.engine import Engine
+from specgate.sim.faults import Faults
 from specgate.sim.generation import EXTENSION
+from specgate.sim.memory import Holder
 from specgate.sim.profiles import Profile
 
 KEEP_ALIVE_S = 5
@@ -34,13 +36,16 @@ DATE_REFRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimLane:
-    """One lane to serve. Port 0 is any free port. `api_key` None asks for none."""
+    """One lane to serve. Port 0 is any free port. `api_key` None asks for none. `asleep`: it starts
+    with its memory released."""
 
     lane: Lane
     host: str = "127.0.0.1"
     port: int = 0
     model_name: str = "sim"
     api_key: str | None = field(default=None, repr=False)
+    asleep: bool = False
+    faults: Faults = field(default_factory=Faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +68,34 @@ async def running(
     time_scale: float = 1.0,
     seed: int = 0,
     kappa: float = 0.0,
+    holds: int = len(Lane),
 ) -> AsyncIterator[Mapping[Lane, RunningLane]]:
     """Serve the lanes until the block is left; they accept connections when it is entered.
 
     All lanes contend for one pool (`kappa` 0: time slicing, 1: no interference). `time_scale` 2
     runs simulated time twice as fast as real time; probes, faults and keep-alive stay real.
+    The pool holds so many engines awake (`holds`); one more runs out of memory, and ends.
     Leaving aborts what is in flight: streams get a last chunk with finish_reason "abort".
     Takes no signals. Raises CannotListenError before anything is served, ValueError for a lane
     given twice, a kappa outside 0..1 or a time_scale that is not above 0.
     """
     loop = asyncio.get_running_loop()
+    holder = Holder(holds)
     driver = PoolDriver(clock=loop, kappa=kappa, time_scale=time_scale)
     async with contextlib.AsyncExitStack() as stack:
         found: dict[Lane, RunningLane] = {}
         servers: list[tuple[_Server, socket.socket]] = []
         for lane in lanes:
-            engine = Engine(lane.lane, profile, driver, model_name=lane.model_name, seed=seed)
+            engine = Engine(
+                lane.lane,
+                profile,
+                driver,
+                model_name=lane.model_name,
+                seed=seed,
+                holder=holder,
+                asleep=lane.asleep,
+            )
+            engine.set_faults(lane.faults)
             listener = stack.enter_context(_listen(lane.host, lane.port))
             port = int(listener.getsockname()[1])
             host = f"[{lane.host}]" if ":" in lane.host else lane.host
@@ -95,7 +112,9 @@ async def running(
                 timeout_keep_alive=KEEP_ALIVE_S,
                 backlog=BACKLOG,
             )
-            servers.append((_Server(config), listener))
+            server = _Server(config)
+            engine.on_crash = server.crash
+            servers.append((server, listener))
         tasks = [loop.create_task(server.serve(sockets=[listener])) for server, listener in servers]
         try:
             for (server, _), task in zip(servers, tasks, strict=True):
@@ -123,6 +142,13 @@ class _Server(uvicorn.Server):
     def stop(self) -> None:
         self.should_exit = True
         self._stopping.set()
+
+    def crash(self) -> None:
+        """As when the process is gone: nothing listens, no connection is left."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -4,17 +4,24 @@ Probes differ on purpose, as they do in the engine: `/ready` is a flag and answe
 `/health` runs the engine and takes at least a second of real time.
 """
 
+import asyncio
+import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from specgate.sim.engine import Engine
 from specgate.sim.exposition import exposition
+from specgate.sim.memory import Refused
 from specgate.sim.replies import error_reply, json_reply
 
 HEALTH_TAKES_S = 1.0
+HEALTH_GIVES_UP_S = 20.0
+PAUSE_MODES = ("abort", "retract", "in_place")
 ENGINE_VERSION = "0.5.23"
 CORE, QUEUES, MEMORY, SPEC = "core", "queues", "memory", "spec"
 SECTIONS = (CORE, QUEUES, MEMORY, SPEC, "lora", "disagg", "all")
@@ -32,14 +39,21 @@ class Surface:
         engine = self._engine
         if not engine.ready or engine.draining:
             return Response(status_code=503)
+        if engine.memory.paused or engine.memory.released:
+            # It generates, as every request does.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEALTH_GIVES_UP_S):
+                    await engine.memory.admit()
         hang_s = engine.faults.health_hang_s
         await engine.pause(HEALTH_TAKES_S if hang_s is None else hang_s)
-        up = hang_s is None and engine.ready and not engine.draining
+        asleep = engine.memory.paused or engine.memory.released
+        up = hang_s is None and engine.ready and not engine.draining and not asleep
         return Response(status_code=200 if up else 503)
 
     async def ready(self, request: Request) -> Response:
         engine = self._engine
         up = engine.ready and not engine.draining and not engine.faults.not_ready
+        up = up and not engine.memory.paused
         return Response(status_code=200 if up else 503)
 
     async def ping(self, request: Request) -> Response:
@@ -144,6 +158,33 @@ class Surface:
             self._engine.abort_matching(str(body["rid"]))
         return Response(status_code=200)
 
+    async def pause_generation(self, request: Request) -> Response:
+        body = await _object(request)
+        mode = body.get("mode", "abort")
+        if mode not in PAUSE_MODES:
+            return error_reply(f"mode is {mode!r}: it is one of {', '.join(PAUSE_MODES)}", 400)
+        return await self._do(lambda: self._engine.memory.stop(str(mode)))
+
+    async def continue_generation(self, request: Request) -> Response:
+        return await self._do(self._engine.memory.go_on)
+
+    async def release_memory(self, request: Request) -> Response:
+        await _object(request)
+        return await self._do(self._engine.memory.release)
+
+    async def resume_memory(self, request: Request) -> Response:
+        await _object(request)
+        return await self._do(self._engine.memory.resume)
+
+    async def _do(self, change: Callable[[], Awaitable[None] | None]) -> Response:
+        try:
+            done = change()
+            if done is not None:
+                await done
+        except Refused as exc:
+            return error_reply(str(exc), exc.status)
+        return Response(status_code=200)
+
     async def flush_cache(self, request: Request) -> Response:
         if self._engine.meters.in_flight:
             return PlainTextResponse("requests are pending: nothing flushed\n", 400)
@@ -195,3 +236,14 @@ class Surface:
             load["queues"] = {"waiting": seen.waiting, "grammar": 0, "paused": 0, "retracted": 0}
         shown = {**load, **self._engine.faults.loads}
         return {name: value for name, value in shown.items() if value is not None}
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """The body of a call that wants a JSON object, if only an empty one."""
+    try:
+        body = await request.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise HTTPException(422, "the body must be a JSON object")
+    return body

@@ -55,6 +55,16 @@ class Tape:
         return [self._ids[(place + i) % TAPE_TOKENS] for i in range(start, stop)]
 
 
+class LostTape(Tape):
+    """What an engine says whose weights are gone: the first word of the vocabulary, for ever."""
+
+    def words(self, place: int, start: int, stop: int) -> str:
+        return "!" * (stop - start)
+
+    def ids(self, place: int, start: int, stop: int) -> list[int]:
+        return [0] * (stop - start)
+
+
 def natural_length(place: int, prompt_class: PromptClass) -> int:
     """Tokens after which the answer at `place` would end by itself: log-normal for its class."""
     drawn = Random(place).lognormvariate(0.0, SPREAD)  # noqa: S311 - a simulation

@@ -13,6 +13,8 @@ import time
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
+from specgate.telemetry.visible import visible_bytes
+
 GATHER_S = 0.05
 """How long a line may wait for company."""
 
@@ -80,6 +82,9 @@ class LineWriter:
 
     def _put_out(self, lines: list[bytes]) -> None:
         text = b"".join(lines)
+        if not text.isascii():
+            # Here and not where lines are made: once for many, and off the event loop.
+            text = b"\n".join(map(visible_bytes, text.split(b"\n")))
         with self._writing:
             if dropped := self._dropped:
                 self._dropped = 0

@@ -12,7 +12,8 @@ from prometheus_client.registry import Collector
 
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
-from specgate.core.policy import Mode
+from specgate.core.outlook import outlook
+from specgate.core.policy import Mode, Reason
 from specgate.core.view import EngineCounters, GateView
 
 
@@ -37,6 +38,9 @@ class LiveFigures(Collector):
             value=view.oldest_s or 0.0,
         )
         yield GaugeMetricFamily(
+            "specgate_queued", "Requests that wait for room, in no other count.", value=view.queued
+        )
+        yield GaugeMetricFamily(
             "specgate_load", "The load that the policy compares, in sequences.", value=view.load
         )
         beyond = GaugeMetricFamily(
@@ -49,8 +53,18 @@ class LiveFigures(Collector):
         yield beyond
         yield from _accept_length(view)
         yield from _edges(view)
+        yield from _outlook(view)
         yield _one_of("specgate_side", "The side for new requests: 1 for it.", view.side, Lane)
+        yield _one_of("specgate_reason", "Why it is that side: 1 for it.", view.reason, Reason)
         yield _one_of("specgate_mode", "Who decides the side: 1 for it.", view.mode, Mode)
+        shadow = GaugeMetricFamily(
+            "specgate_shadow",
+            "1 for the lane that everything goes to in shadow; 0 for both: the policy is followed.",
+            labels=["lane"],
+        )
+        for lane in Lane:
+            shadow.add_metric([lane], float(lane is view.policy.shadow))
+        yield shadow
         switches = CounterMetricFamily(
             "specgate_switches", "Times that the gate changed side for new requests."
         )
@@ -63,6 +77,14 @@ class LiveFigures(Collector):
             for state in Health:
                 health.add_metric([lane, state], float(seen.health is state))
         yield health
+        asleep = GaugeMetricFamily(
+            "specgate_lane_asleep",
+            "1 for a lane that sleeps, on a pool that holds one lane at a time.",
+            labels=["lane"],
+        )
+        for lane, seen in view.lanes.items():
+            asleep.add_metric([lane], float(seen.asleep))
+        yield asleep
         yield InfoMetricFamily(
             "specgate_build", "What is running.", value={"version": self._version}
         )
@@ -109,6 +131,32 @@ def _edges(view: GateView) -> Iterable[Metric]:
             "specgate_speculate_below",
             "The load below which the gate comes back to the spec side.",
             policy.speculate_below,
+        ),
+    ):
+        family = GaugeMetricFamily(name, text)
+        if value is not None:
+            family.add_metric([], value)
+        yield family
+
+
+def _outlook(view: GateView) -> Iterable[Metric]:
+    """Of whatever the side is decided by, threshold or profile; no series where there is none."""
+    seen = outlook(view)
+    for name, text, value in (
+        (
+            "specgate_edge_low",
+            "Lower end of the band that is nearest to the load, in sequences.",
+            seen.low,
+        ),
+        (
+            "specgate_edge_high",
+            "Its upper end; the same where it is a single edge.",
+            seen.high,
+        ),
+        (
+            "specgate_edge_distance",
+            "Sequences that the load must rise by, or below 0 fall by, before the side may change.",
+            seen.away,
         ),
     ):
         family = GaugeMetricFamily(name, text)

@@ -1,7 +1,8 @@
 """Structured logs: set up once, and a listener that writes one line a fact.
 
 No body, no header, no query string is ever logged; a path is cut and escaped. What a client can
-choose (path, request id) is a value of a field, and every renderer escapes it.
+choose (path, request id) is a value of a field, and every renderer escapes it. Whatever could begin
+a line of its own, or move a terminal's cursor, is written as an escape (`visible`).
 """
 
 import logging
@@ -12,6 +13,8 @@ import structlog
 
 from specgate.core.config import ALWAYS, NEVER
 from specgate.core.events import (
+    Alternated,
+    AlternationFailed,
     Event,
     HealthChanged,
     LaneFailed,
@@ -26,6 +29,7 @@ from specgate.core.events import (
 from specgate.core.health import Health
 from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.request_line import Stamp, encode_line, request_line
+from specgate.telemetry.visible import visible
 
 _QUIET = ("httpx2", "httpcore2", "uvicorn.access", "uvicorn.error", "asyncio")
 """Libraries whose INFO lines would double ours."""
@@ -74,7 +78,8 @@ class _LineHandler(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.write(self.format(record).encode("utf-8", "backslashreplace") + b"\n")
+        line = visible(self.format(record))
+        self._lines.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _first(*names: str) -> structlog.typing.Processor:
@@ -124,6 +129,18 @@ class Logs:
                 write("lane_health", lane=lane, was=was, now=now, why=why)
             case Probed(lane=lane, sign=sign, took_s=took_s):
                 self._log.debug("probed", lane=lane, sign=sign, took_s=round(took_s, 4))
+            case Alternated(lane=lane, took_s=took_s, back=back):
+                write = self._log.warning if back else self._log.info
+                write("alternated", lane=lane, took_s=round(took_s, 3), back=back)
+            case AlternationFailed():
+                self._log.warning(
+                    "alternation_failed",
+                    step=event.step,
+                    lane=event.lane,
+                    why=event.why,
+                    awake=event.awake,
+                    retry_s=None if event.retry_s is None else round(event.retry_s, 1),
+                )
             case SettingsChanged(names=names, source=source):
                 self._log.info("settings_changed", names=",".join(names), source=source)
             case ReloadFailed(error=error):

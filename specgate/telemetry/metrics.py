@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
-from specgate.core.errors import FailureKind
+from specgate.core.alternation import Step
+from specgate.core.errors import FailureKind, TurnedAway
 from specgate.core.events import (
+    Alternated,
+    AlternationFailed,
     Event,
     LaneFailed,
     LoopFailed,
@@ -22,12 +25,15 @@ from specgate.core.events import (
 )
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
+from specgate.core.load import Counts
 from specgate.core.policy import Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters, GateView
+from specgate.telemetry.agreement import Agreement
 from specgate.telemetry.exposition import ProcessFigures, exposition
 from specgate.telemetry.live import EngineFigures, LiveFigures
 from specgate.telemetry.mixing import Mixing
+from specgate.telemetry.profile import ProfileFigures
 from specgate.telemetry.tally import Spread, Tally
 from specgate.telemetry.weighing import WeighingFigures
 
@@ -57,13 +63,15 @@ STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "gone", "other")
 
 class Metrics:
     """An observer of facts with a registry of its own. `view` reads the gate's state live,
-    `engines` what was last read of theirs; `clock`: monotonic seconds."""
+    `engines` what was last read of theirs, `disagreement` how sums differ; `clock`: monotonic
+    seconds."""
 
     def __init__(
         self,
         *,
         view: Callable[[], GateView],
         engines: Callable[[], Mapping[Lane, EngineCounters]],
+        disagreement: Callable[[], Counts],
         clock: Callable[[], float],
         version: str,
     ) -> None:
@@ -73,7 +81,9 @@ class Metrics:
             LiveFigures(view, version),
             EngineFigures(engines, clock),
             Mixing(view),
+            Agreement(disagreement),
             WeighingFigures(view),
+            ProfileFigures(view),
         ):
             registry.register(live)
 
@@ -116,6 +126,12 @@ class Metrics:
             ["lane"],
             registry=registry,
         )
+        self._prompt_tokens = Tally(
+            "specgate_prompt_tokens_total",
+            "Prompt tokens by the engines' own count; responses that state none add nothing.",
+            ["lane"],
+            registry=registry,
+        )
         self._uncounted = Tally(
             "specgate_responses_without_usage_total",
             "Completed generation responses that stated no token count.",
@@ -145,16 +161,51 @@ class Metrics:
             "Responses ended because the client did not read them.",
             registry=registry,
         )
+        self._unauthorized = Tally(
+            "specgate_unauthorized_total",
+            "Requests refused because they had none of the clients' keys.",
+            registry=registry,
+        )
         self._overhead = Spread(
             "specgate_overhead_seconds",
             "Time the gate itself added: deciding, and starting the answer.",
             bounds=_OVERHEAD_BUCKETS,
             registry=registry,
         )
+        self._queue_wait = Spread(
+            "specgate_queue_wait_seconds",
+            "Time in the admission queue of requests that waited there, however it ended.",
+            bounds=_TTFT_BUCKETS,
+            registry=registry,
+        )
+        self._turned_away = Tally(
+            "specgate_turned_away_total",
+            "Requests that the gate did not let in, by why.",
+            ["why"],
+            registry=registry,
+        )
         self._probes = Tally(
             "specgate_probes_total",
             "Active health checks by lane and result.",
             ["lane", "result"],
+            registry=registry,
+        )
+        self._alternations = Tally(
+            "specgate_alternations_total",
+            "Times that this lane was woken to serve, on a pool that holds one lane at a time.",
+            ["lane"],
+            registry=registry,
+        )
+        self._alternation_failures = Tally(
+            "specgate_alternation_failures_total",
+            "Steps of taking turns that failed, by step.",
+            ["step"],
+            registry=registry,
+        )
+        self._closed = Spread(
+            "specgate_alternation_seconds",
+            "How long nobody was admitted until a lane served again, on a pool that holds one.",
+            bounds=_TTFT_BUCKETS,
             registry=registry,
         )
         self._reloads = Tally(
@@ -178,6 +229,11 @@ class Metrics:
                 self._errors.add((lane, kind))
             case Probed(lane=lane, sign=sign):
                 self._probes.add((lane, sign))
+            case Alternated(lane=lane, took_s=took_s):
+                self._alternations.add((lane,))
+                self._closed.observe(took_s)
+            case AlternationFailed(step=step):
+                self._alternation_failures.add((step,))
             case SettingsChanged():
                 self._reloads.add(("applied",))
             case ReloadFailed():
@@ -202,10 +258,17 @@ class Metrics:
             self._decisions.add((lane, event.reason))
             if event.rerouted:
                 self._reroutes.add(by_lane)
+        elif event.status == 401:
+            # An engine's own 401 has a lane.
+            self._unauthorized.add()
         if event.outcome is Outcome.CLIENT_GONE:
             self._left.add((event.phase,))
         elif event.outcome is Outcome.CLIENT_STALLED:
             self._stalled.add()
+        if event.queued_s is not None:
+            self._queue_wait.observe(event.queued_s)
+        if event.turned_away is not None:
+            self._turned_away.add((event.turned_away,))
         if event.overhead_s is not None:
             self._overhead.observe(event.overhead_s)
         if not event.route.is_generation or event.lane is None:
@@ -215,6 +278,8 @@ class Metrics:
             self._ttft.observe(event.ttft_s, by_lane)
         if event.tpot_s is not None:
             self._tpot.observe(event.tpot_s, by_lane)
+        if event.prompt_tokens is not None:
+            self._prompt_tokens.add(by_lane, event.prompt_tokens)
         if event.output_tokens is not None:
             self._tokens.add(by_lane, event.output_tokens)
         elif event.outcome is Outcome.COMPLETED and status == "2xx":
@@ -227,6 +292,7 @@ class Metrics:
             self._ttft.begin(lane)
             self._tpot.begin(lane)
             self._tokens.begin(lane)
+            self._prompt_tokens.begin(lane)
             self._uncounted.begin(lane)
             self._reroutes.begin(lane)
             for reason in Reason:
@@ -238,6 +304,11 @@ class Metrics:
             for route in (RouteClass.CHAT, RouteClass.COMPLETIONS):
                 for status in ("2xx", "5xx"):
                     self._requests.begin(lane, route, status)
+            self._alternations.begin(lane)
+        for step in Step:
+            self._alternation_failures.begin(step)
+        for why in TurnedAway:
+            self._turned_away.begin(why)
         for phase in Phase:
             self._left.begin(phase)
         for result in ("applied", "refused"):

@@ -36,7 +36,9 @@ class RequestLine(msgspec.Struct):
     ttft_s: float | None
     tpot_s: float | None
     output_tokens: int | None
+    prompt_tokens: int | None
     overhead_s: float | None
+    queued_s: float | None
 
     def fields(self) -> dict[str, Any]:
         """Without what structlog adds itself, for renderers other than JSON."""
@@ -63,6 +65,7 @@ class Stamp:
 def request_line(event: RequestEnded, timestamp: str, level: str) -> RequestLine:
     """The line for a request."""
     ttft_s, tpot_s, overhead_s = event.ttft_s, event.tpot_s, event.overhead_s
+    queued_s = event.queued_s
     return RequestLine(
         timestamp,
         level,
@@ -83,7 +86,9 @@ def request_line(event: RequestEnded, timestamp: str, level: str) -> RequestLine
         None if ttft_s is None else int(ttft_s * 1e6) / 1e6,
         None if tpot_s is None else int(tpot_s * 1e6) / 1e6,
         event.output_tokens,
+        event.prompt_tokens,
         None if overhead_s is None else int(overhead_s * 1e6) / 1e6,
+        None if queued_s is None else int(queued_s * 1e6) / 1e6,
     )
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from specgate.core.lanes import Lane
+from specgate.core.switchback import Experiment
 from specgate.core.view import GateView
 
 BOUNDS = ("low", "middle", "high")
@@ -46,3 +47,35 @@ class WeighingFigures(Collector):
         yield regret
         yield offered
         yield gain
+        yield from _experiment(view.experiment)
+
+
+def _experiment(found: Experiment | None) -> Iterable[Metric]:
+    pairs = CounterMetricFamily(
+        "specgate_switchback_pairs", "Pairs of blocks of the experiment that were measured whole."
+    )
+    spent = CounterMetricFamily(
+        "specgate_switchback_seconds",
+        "Time in which blocks held the side that the policy would not have chosen.",
+    )
+    faster = GaugeMetricFamily(
+        "specgate_switchback_ratio",
+        "The plain side's pace over the spec side's at low load, above 1 where speculation is "
+        "faster: as the blocks measured it, with its 90 % interval, and as the profile says it.",
+        labels=["bound"],
+    )
+    if found is not None:
+        pairs.add_metric([], found.pairs)
+        spent.add_metric([], found.spent_s)
+        named = {
+            "low": found.low,
+            "middle": found.faster,
+            "high": found.high,
+            "expected": found.expected,
+        }
+        for bound, value in named.items():
+            if value is not None:
+                faster.add_metric([bound], value)
+    yield pairs
+    yield spent
+    yield faster

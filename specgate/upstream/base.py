@@ -2,6 +2,7 @@
 
 Errors are `core.errors` only:
   ConnectFailed     nothing was sent; the rest of a body was not touched
+    Unsent          not all was handed to the kernel, and all of it can be sent again
   NoAnswer          sent, wholly or in part, and the connection ended before a head
   StreamBroken      raised by `Response.deliver`: the body ended before its end, or paused too long
 
@@ -11,8 +12,8 @@ its connection, which is how an engine learns that nobody is waiting any more.
 Time-outs other than connecting and idling are the caller's.
 """
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from urllib.parse import SplitResult, urlsplit
 
@@ -23,7 +24,9 @@ from specgate.core.lanes import Lane
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where a lane is. `base`: path prefix of its URL, without a trailing slash, maybe empty.
-    `authority`: the Host header's value: IPv6 in brackets, a default port left out."""
+    `authority`: the Host header's value: IPv6 in brackets, a default port left out.
+    `authorization`: what its engine is sent as such; None: what the client sent, empty: nothing. It
+    is no part of where the lane is, and in no text of it."""
 
     lane: Lane
     scheme: str
@@ -32,9 +35,10 @@ class Origin:
     base: bytes
     url: str
     authority: bytes
+    authorization: bytes | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, lane: Lane, url: str) -> "Origin":
+    def of(cls, lane: Lane, url: str, authorization: bytes | None = None) -> "Origin":
         """From a validated http(s) URL."""
         parts: SplitResult = urlsplit(url)
         default = 443 if parts.scheme == "https" else 80
@@ -49,7 +53,13 @@ class Origin:
             base=parts.path.rstrip("/").encode("ascii"),
             url=url.rstrip("/"),
             authority=(name if port == default else f"{name}:{port}").encode("ascii"),
+            authorization=authorization,
         )
+
+    @property
+    def credentials(self) -> Pairs:
+        """The headers with which the gate's own questions go to the engine."""
+        return [(b"authorization", self.authorization)] if self.authorization else []
 
     def target(self, target: bytes) -> bytes:
         """A client's request target as this lane is to see it: behind the base, if there is one.
@@ -92,6 +102,17 @@ class Sink(Protocol):
     async def drain(self) -> None: ...
 
 
+PEEK_LIMIT = 64 * 1024
+"""Bytes of a body that may be looked at before it is delivered."""
+
+
+class Peeked(NamedTuple):
+    """The body so far, and whether that is all of it."""
+
+    body: bytes
+    complete: bool
+
+
 class Response(Protocol):
     """A response whose head has come. `headers` and `trailers`: pairs in order, as received;
     trailers are complete once the body is. `reason`: the status line's phrase, maybe empty."""
@@ -101,6 +122,15 @@ class Response(Protocol):
     reason: bytes
     headers: Pairs
     trailers: Pairs
+
+    async def peek(self, undecided: Callable[[bytes], bool], within_s: float) -> Peeked:
+        """Look at the body before it is delivered: until `undecided` is false of what has come, or
+        the body is complete, or PEEK_LIMIT bytes have come, or the time is over.
+
+        Once, and before `deliver`, which gives all of it all the same. Raises StreamBroken if it
+        breaks off before anything of it has come; later than that `deliver` does.
+        """
+        ...
 
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         """Push the body into the sink as it comes, in no encoding but the engine's own. Once.

@@ -1,17 +1,9 @@
-"""One HTTP/1.1 connection to a lane: parser, flow control, one exchange at a time.
+"""One HTTP/1.1 connection to a lane: sending, flow control, one exchange at a time.
 
-The parser is llhttp (httptools), strict as it comes: two lengths, a length beside chunks, a bare
-line feed and an odd chunk size are errors. What it leaves open is closed here:
-
-- a body without a length ends with the connection, and only then;
-- a HEAD response has no body whatever its head says (the parser cannot be told, so it is replaced);
-- interim responses (1xx) are skipped: they mean this connection only; a 101 nobody asked for;
-- a transfer coding other than chunked is refused: its bytes would reach the client undecoded;
-- bytes beyond a response's end are nobody's: the connection is not used again.
-
-The body is *pushed*: the parser's callback hands each piece to a sink in the same turn of the
-event loop in which it came. A task wakes only when the sink is full, at the end, or on an error,
-so a steady stream costs no task switch a chunk.
+How an answer reads, and which are refused, is in `upstream.reading`. The body is *pushed*: the
+parser's callback hands each piece to a sink in the same turn of the event loop in which it came. A
+task wakes only when the sink is full, at the end, or on an error, so a steady stream costs no task
+switch a chunk.
 """
 
 import asyncio
@@ -23,22 +15,22 @@ from typing import cast
 import httptools
 
 from specgate.core.errors import FailureKind, NoAnswer, StreamBroken
-from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Request, Sink
-
-HEAD_LIMIT = 256 * 1024
-"""Bytes of a response head; an engine's is below one kilobyte."""
-
-EARLY_LIMIT = 64 * 1024
-"""Bytes of a body that may come before anyone asked for them; then the socket is left unread."""
+from specgate.upstream.reading import EARLY_LIMIT, HEAD_LIMIT, Reading
+from specgate.upstream.tcp import taken_whole
 
 
 class DiedUnused(Exception):
-    """A connection ended before a byte of the response; the request may never have been read."""
+    """A connection ended before a byte of the response; the request may never have been read.
+    `unsent`: part of it never left, so that it was not."""
+
+    def __init__(self, message: str, *, unsent: bool) -> None:
+        super().__init__(message)
+        self.unsent = unsent
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reading, asyncio.Protocol):
     """`lane` names it in errors; `on_idle_end` is told when it ends while it rests in a pool;
     `sock` is what it runs on."""
 
@@ -51,32 +43,9 @@ class Connection(asyncio.Protocol):
         self._sock = sock
         self._readable: select.poll | None = None
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
         self._writable: asyncio.Future[None] | None = None
         self._lost = False
-        self._unusable = False
-        self._reset(head_only=False)
-
-    def _reset(self, *, head_only: bool) -> None:
-        """Ready for one exchange."""
-        self.status = 0
-        self.reason = b""
-        self.headers: Pairs = []
-        self.trailers: Pairs = []
-        self._head_only = head_only
-        self._head: asyncio.Future[None] | None = None
-        self._head_done = False
-        self._head_bytes = 0
-        self._framed = False
-        self._early: list[bytes] = []
-        self._early_bytes = 0
-        self._reading = True
-        self._write: Callable[[bytes], bool] | None = None
-        self._full = False
-        self._wake: asyncio.Future[None] | None = None
-        self._progress = 0
-        self._ended = False
-        self._error: Exception | None = None
+        super().__init__()
 
     # The exchange, as its task sees it
 
@@ -89,9 +58,11 @@ class Connection(asyncio.Protocol):
         self._reset(head_only=request.method == b"HEAD")
         self._head = head = self._loop.create_future()
         if self._lost:
-            head.set_exception(DiedUnused("the connection had ended"))
-        else:
-            self._transport.write(request.opening())
+            head.set_exception(DiedUnused("the connection had ended", unsent=True))
+            return head
+        self._transport.write(request.opening())
+        # If the kernel took nothing, the transport says so at once, and in no other way.
+        self._refused = self._transport.is_closing()
         return head
 
     async def upload(self, request: Request) -> bool:
@@ -134,7 +105,7 @@ class Connection(asyncio.Protocol):
             self._full = sink.write(piece)
         self._early.clear()
         self._write = sink.write
-        if not self._full:
+        if not (self._full or self._reading):
             self._resume()
         while True:
             if self._full:
@@ -203,6 +174,11 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._plain = transport.get_extra_info("ssl_object") is None
+        if self._plain:
+            # With a mark of zero `_writable` says whether the kernel has yet to take some of what
+            # was written. Of TLS it would not: what is encrypted waits elsewhere.
+            self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
         if self._head is None or self._ended:
@@ -236,13 +212,13 @@ class Connection(asyncio.Protocol):
         if error is not None and self._head is not None and not self._lost:
             self._salvage()
         self._lost = True
-        self.resume_writing()
         self._over(error)
+        self.resume_writing()
 
     def _salvage(self) -> None:
         """Read what a failed write overtook: an engine that answers before the end of a body, and
         closes, resets the connection; its answer is then in the kernel and nowhere else."""
-        if self._transport.get_extra_info("ssl_object") is not None:
+        if not self._plain:
             return
         try:
             # After a reset nothing more reads like a FIN; it is no end that a body may have.
@@ -256,7 +232,8 @@ class Connection(asyncio.Protocol):
         if self._head is None or self._ended:
             self._rested()
         elif not self._head_done:
-            self._fail(f"the connection ended before a response{_because(error)}")
+            what = f"the connection ended before a response{_because(error)}"
+            self._fail(what, orderly=error is None)
         elif error is None and not self._framed:
             self._end()
         else:
@@ -272,112 +249,34 @@ class Connection(asyncio.Protocol):
                 self._writable.set_result(None)
             self._writable = None
 
-    # What the parser says
-
-    def on_message_begin(self) -> None:
-        if self._ended:
-            self._unusable = True
-            return
-        self.headers = []
-        self.reason = b""
-
-    def on_status(self, reason: bytes) -> None:
-        if not self._head_done:
-            self.reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._ended:
-            return
-        if self._head_done:
-            self.trailers.append((name, value))
-            return
-        self.headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        if self._ended:
-            return
-        status = self._parser.get_status_code()
-        if status < 200:
-            if status < 100 or status == 101:
-                self._fail(f"it answered with a status of {status}")
-            return
-        if self._head_bytes > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:
-            self._fail("its response head is too large")
-            return
-        self.status = status
-        self._framed = self._head_only or status in (204, 304)
-        coded = False
-        for name, value in self.headers:
-            lower = name.lower()
-            if lower == b"content-length":
-                self._framed = True
-            elif lower == b"transfer-encoding":
-                # A tab behind it and the parser does not know it, nor where the body ends.
-                if coded or value.rstrip(b" ").lower() != b"chunked":
-                    self._fail("it used a transfer coding other than chunked, once")
-                    return
-                self._framed = coded = True
-        self._head_done = True
-        assert self._head is not None
-        if not self._head.done():
-            self._head.set_result(None)
-        if self._head_only:
-            # The parser waits for the body that the head speaks of; there is none.
-            self._end()
-            self._parser = httptools.HttpResponseParser(self)
-
-    def on_body(self, piece: bytes) -> None:
-        if self._ended:
-            self._unusable = True
-            return
-        write = self._write
-        if write is None:
-            self._early.append(piece)
-            self._early_bytes += len(piece)
-            if self._early_bytes > EARLY_LIMIT:
-                self._pause()
-            return
-        if write(piece):
-            # Here and not in the task that this wakes: uvloop may read megabytes until it runs.
-            self._full = True
-            self._pause()
-            self._wake_up()
-
-    def on_message_complete(self) -> None:
-        # An interim response completes too; the real one follows it.
-        if self._head_done and not self._ended:
-            self._end()
-
-    def _head_size(self) -> int:
-        """Of the head alone: more may have come in the same read."""
-        return sum(len(name) + len(value) + 4 for name, value in self.headers)
-
     # How it goes on
 
-    def _end(self) -> None:
-        self._ended = True
-        # Now, not at the head's end: to the parser a trailer named Connection is a header too.
-        if not self._parser.should_keep_alive():
-            self._unusable = True
-        self._wake_up()
-
-    def _fail(self, what: str) -> None:
-        """The exchange ends here: with the head's future, or with the body's."""
+    def _fail(self, what: str, *, orderly: bool = False) -> None:
+        """The exchange ends here: with the head's future, or with the body's. orderly: the engine
+        sent a FIN."""
         unheard = self._progress == 0
         self._unusable = True
         if self._head is not None and not self._head.done():
             message = f"the {self.lane} lane gave no answer: {what}"
             fault: Exception = NoAnswer(message, lane=self.lane)
-            self._head.set_exception(DiedUnused(message) if unheard else fault)
+            if unheard:
+                fault = DiedUnused(message, unsent=self._is_unsent(orderly=orderly))
+            self._head.set_exception(fault)
         elif self._error is None and not self._ended:
             self._error = StreamBroken(f"the {self.lane} lane broke off: {what}", lane=self.lane)
             self._wake_up()
         if not self._lost:
             self.abort()
 
-    def _wake_up(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+    def _is_unsent(self, *, orderly: bool) -> bool:
+        """Whether it is certain that the engine's host had not all of the request when it ended the
+        connection. What the kernel took may lie there unread, and nobody says so; what it has yet
+        to take, or what a FIN leaves unacknowledged, does not."""
+        if not self._plain:
+            return False
+        if self._refused or self._writable is not None:
+            return True
+        return orderly and not taken_whole(self._sock)
 
     def _pause(self) -> None:
         if self._reading and not self.closed:

@@ -12,7 +12,7 @@ not to. Its other limits stand in docs/reference/portable-form.md.
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
 import httpx2
@@ -20,7 +20,7 @@ import httpx2
 from specgate.core.errors import ConnectFailed, FailureKind, NoAnswer, StreamBroken
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
-from specgate.upstream.base import Origin, Request, Sink
+from specgate.upstream.base import PEEK_LIMIT, Origin, Peeked, Request, Sink
 from specgate.upstream.tcp import KEEP_ALIVE
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -57,7 +57,7 @@ class HttpxUpstream:
         except _UNREACHED as error:
             raise ConnectFailed(_said(error), lane=origin.lane) from error
         except httpx2.TransportError as error:
-            raise NoAnswer(_said(error), lane=origin.lane) from error
+            raise NoAnswer(_said(error), lane=origin.lane, unheard=_is_end(error)) from error
         return HttpxResponse(response, origin.lane)
 
     async def aclose(self) -> None:
@@ -67,34 +67,63 @@ class HttpxUpstream:
 class HttpxResponse:
     """One response; see `upstream.base.Response`. httpx2 keeps no trailers."""
 
-    __slots__ = ("_response", "headers", "lane", "reason", "status", "trailers")
+    __slots__ = (
+        "_ahead",
+        "_broken",
+        "_pieces",
+        "_response",
+        "headers",
+        "lane",
+        "reason",
+        "status",
+        "trailers",
+    )
 
     def __init__(self, response: httpx2.Response, lane: Lane) -> None:
         self._response = response
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._pieces = _pieces(stream)
+        self._ahead = _Ahead(self._pieces)
+        self._broken: StreamBroken | None = None
         self.lane = lane
         self.status = response.status_code
         self.reason: bytes = response.extensions.get("reason_phrase", b"")
         self.headers: Pairs = list(response.headers.raw)
         self.trailers: Pairs = []
 
-    async def deliver(self, sink: Sink, idle_s: float | None) -> None:
-        stream = self._response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
+    async def peek(self, undecided: Callable[[bytes], bool], within_s: float) -> Peeked:
+        deadline = asyncio.get_running_loop().time() + within_s
+        ahead = self._ahead
         try:
-            async with aclosing(_pieces(stream)) as pieces:
-                while (piece := await self._next(pieces, idle_s)) is not None:
+            while not ahead.complete and len(ahead.body) < PEEK_LIMIT and undecided(ahead.body):
+                if not await ahead.read(deadline):
+                    break
+        except httpx2.TransportError as error:
+            self._broken = StreamBroken(_said(error), lane=self.lane)
+            if not ahead.body:
+                raise self._broken from error
+        return Peeked(ahead.body, ahead.complete)
+
+    async def deliver(self, sink: Sink, idle_s: float | None) -> None:
+        try:
+            async with aclosing(self._pieces):
+                if self._ahead.body and sink.write(self._ahead.body):
+                    await sink.drain()
+                if self._broken is not None:
+                    raise self._broken
+                while (piece := await self._next(idle_s)) is not None:
                     if sink.write(piece):
                         await sink.drain()
         except httpx2.TransportError as error:
             raise StreamBroken(_said(error), lane=self.lane) from error
 
-    async def _next(
-        self, pieces: AsyncGenerator[bytes, None], idle_s: float | None
-    ) -> bytes | None:
+    async def _next(self, idle_s: float | None) -> bytes | None:
         limit = asyncio.timeout(idle_s)
         try:
             async with limit:
-                return await anext(pieces, None)
+                reading, self._ahead.reading = self._ahead.reading, None
+                return await (reading or anext(self._pieces, None))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -102,11 +131,52 @@ class HttpxResponse:
             raise StreamBroken(message, lane=self.lane, kind=FailureKind.IDLE_TIMEOUT) from None
 
     async def aclose(self) -> None:
+        await self._ahead.aclose()
         try:
+            await self._pieces.aclose()
             await self._response.aclose()
         except httpx2.TransportError:
             # The connection is gone, which is all that closing it wants.
             return
+
+
+class _Ahead:
+    """The beginning of a body, read in a task of its own: what reading is given up within is lost,
+    and a look may be over before the next piece comes. `reading`: one that is under way."""
+
+    __slots__ = ("_pieces", "body", "complete", "reading")
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        self._pieces = pieces
+        self.body = b""
+        self.complete = False
+        self.reading: asyncio.Task[bytes | None] | None = None
+
+    async def read(self, deadline: float) -> bool:
+        """Take in one piece more, or the end; False if neither came in time."""
+        loop = asyncio.get_running_loop()
+        if self.reading is None:
+            self.reading = loop.create_task(_next_of(self._pieces), name="ahead")
+        await asyncio.wait({self.reading}, timeout=max(0.0, deadline - loop.time()))
+        if not self.reading.done():
+            return False
+        done, self.reading = self.reading, None
+        piece = done.result()
+        self.body += piece or b""
+        self.complete = piece is None
+        return True
+
+    async def aclose(self) -> None:
+        reading, self.reading = self.reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()  # looked at: nobody waits for it any more
+
+
+async def _next_of(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
 
 
 async def _pieces(stream: httpx2.AsyncByteStream) -> AsyncGenerator[bytes, None]:
@@ -124,6 +194,12 @@ class _Body(httpx2.AsyncByteStream):
         if self._request.rest is not None:
             async for piece in self._request.rest:
                 yield piece
+
+
+def _is_end(error: httpx2.TransportError) -> bool:
+    """Whether the connection ended; whether a byte of a head had come, the library does not say."""
+    ended = isinstance(error, httpx2.NetworkError)
+    return ended or "disconnected without sending" in str(error)
 
 
 def _said(error: Exception) -> str:

@@ -5,21 +5,26 @@ stream in flight has its connection, and a pool that made one wait would add to 
 A connection rests for less than the 5 s after which SGLang, vLLM and llama.cpp close it themselves;
 one that they closed all the same, just as it was used again, is replaced without a word, provided
 that not one byte of a response came, that it died at once, and that the request can be sent again.
+
+What is certain of a connection that died: that part of the request never left, or that a FIN left
+part of it unacknowledged. Then the request was not worked on, and another lane may have it. An end
+of a reused one that is not certain is nearly always its age; that is tried once more at the same
+lane, and nowhere else: one that takes no connection any more has died, perhaps of the request.
 """
 
 import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from specgate.core.errors import ConnectFailed, NoAnswer
+from specgate.core.errors import ConnectFailed, LaneFault, NoAnswer, Unsent
 from specgate.core.headers import Pairs
-from specgate.upstream.base import Origin, Request, Sink
+from specgate.upstream.base import Origin, Peeked, Request, Sink
 from specgate.upstream.connection import Connection, DiedUnused
 from specgate.upstream.tcp import keep_alive
 
@@ -51,19 +56,29 @@ class PooledUpstream:
         """See `upstream.base.Upstream`."""
         loop = asyncio.get_running_loop()
         reused = self._take(origin)
+        perhaps = ""
+        """What became of a reused one that may have been heard."""
         if reused is not None:
             asked_at = loop.time()
             try:
                 return await self._exchange(origin, reused, request)
             except DiedUnused as died:
-                again = request.rest is None and loop.time() - asked_at < RETRY_WITHIN_S
-                if not again:
-                    raise NoAnswer(str(died), lane=origin.lane) from died
-        fresh = await self._connect(origin)
+                soon = loop.time() - asked_at < RETRY_WITHIN_S
+                if request.rest is not None or not (died.unsent or soon):
+                    raise _died(died, request, origin) from died
+                perhaps = "" if died.unsent else str(died)
+        try:
+            fresh = await self._connect(origin)
+        except ConnectFailed:
+            if perhaps:
+                raise NoAnswer(perhaps, lane=origin.lane, unheard=True) from None
+            raise
         try:
             return await self._exchange(origin, fresh, request)
         except DiedUnused as died:
-            raise NoAnswer(str(died), lane=origin.lane) from died
+            if perhaps:
+                raise NoAnswer(perhaps, lane=origin.lane, unheard=True) from died
+            raise _died(died, request, origin) from died
 
     async def _exchange(
         self, origin: Origin, connection: Connection, request: Request
@@ -203,6 +218,10 @@ class PooledResponse:
         self.headers = connection.headers
         self.trailers: Pairs = []
 
+    async def peek(self, undecided: Callable[[bytes], bool], within_s: float) -> Peeked:
+        assert self._connection is not None
+        return await self._connection.peek(undecided, within_s)
+
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         assert self._connection is not None
         await self._connection.deliver(sink, idle_s)
@@ -213,11 +232,18 @@ class PooledResponse:
         if connection is None:
             return
         # First, and always: an upload that goes on has to end here, whatever becomes of the rest.
-        sent = _sent(self._upload)
+        sent = self._upload is None or _sent(self._upload)
         if sent and connection.reusable:
             self._pool.give_back(self._origin, connection)
         else:
             connection.abort()
+
+
+def _died(died: DiedUnused, request: Request, origin: Origin) -> LaneFault:
+    """The fault of a request whose connection ended before a byte of an answer."""
+    if died.unsent and request.rest is None:
+        return Unsent(str(died), lane=origin.lane)
+    return NoAnswer(str(died), lane=origin.lane, unheard=True)
 
 
 def _sent(upload: asyncio.Task[bool] | None) -> bool:

@@ -5,7 +5,14 @@ longest prefill, nothing else would ever tell.
 """
 
 import socket
+import struct
 from typing import Protocol
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # not a Unix
+    fcntl = termios = None  # type: ignore[assignment]
 
 PROBED_AFTER_S = 30
 """Silence before the first question."""
@@ -40,3 +47,19 @@ def keep_alive(sock: HasOptions) -> None:
     """Have the kernel ask after this socket's peer; a listening one's connections inherit it."""
     for level, option, value in KEEP_ALIVE:
         sock.setsockopt(level, option, value)
+
+
+def taken_whole(sock: socket.socket) -> bool:
+    """Whether the peer's kernel has acknowledged every byte that was written to a TCP socket; True
+    where ours does not say.
+
+    To be asked once the peer's FIN has come, which carries its last acknowledgement: a peer that
+    ends both directions takes nothing from then on.
+    """
+    if fcntl is None:
+        return True
+    try:
+        waiting = fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0" * 4)
+    except (OSError, ValueError):
+        return True  # it is no TCP socket, or closed
+    return bool(struct.unpack("i", waiting)[0] == 0)

@@ -12,6 +12,8 @@ import pytest
 import structlog.testing
 
 from specgate.core.events import Outcome
+from specgate.core.lanes import Lane
+from specgate.engines.base import Engine
 from tests.support.client import chat_request, connect
 from tests.support.lanes import (
     DONE,
@@ -157,6 +159,9 @@ async def test_a07_stream_consumed_after_client_context_closed():
     """The lane's connection was closed with the handler, before the body had come."""
     frames = [delta("a"), usage(1, 1), DONE]
     async with stage() as on:
+        # Of an engine that may decline in a stream, the head would wait for the first event.
+        gate = on.gate.service.gate
+        gate.name_engine(gate.origin(Lane.SPEC), Engine.LLAMACPP)
         on.spec.answer_next([*sse_response(frames)[:1], Pause(0.5), *sse_response(frames)[1:]])
         async with connect(on.url) as client:
             await client.send(chat_request())

@@ -80,9 +80,8 @@ async def test_c08_host():
 
 @pytest.mark.usefixtures("form")
 async def test_c09_keys_of_the_client_pass_untouched():
-    """A proxy's key went to an engine, or one engine's to another. The gate has no keys yet: the
-    client's own headers pass. Keys for each lane, and a key of the gate's own, come with their
-    settings, and their half of this case with them."""
+    """A proxy's key went to an engine, or one engine's to another. Without keys of the gate's the
+    client's own headers pass; the other half is in `live/test_security_keys`."""
     keys = [
         (b"authorization", b"Bearer sk-1"),
         (b"x-api-key", b"sk-2"),

@@ -11,6 +11,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from specgate.core.config import ProxyConfig, TimeoutConfig
 from specgate.core.events import LaneFailed, Outcome, Phase, RequestEnded
 from specgate.proxy.app import ProxyApp
+from specgate.proxy.keys import Keyring
 from tests.support.client import CHAT, JSON, RawClient, chat, chat_request, connect, request_bytes
 from tests.support.figures import total
 from tests.support.invariants import assert_at_rest, pending_tasks
@@ -242,7 +243,7 @@ async def test_e05_one_owner_of_receive():
         "query_string": b"",
         "headers": [(b"host", b"gate"), (b"transfer-encoding", b"chunked")],
     }
-    serving = asyncio.ensure_future(ProxyApp(on.forwarder)(scope, receive, send))
+    serving = asyncio.ensure_future(ProxyApp(on.forwarder, Keyring())(scope, receive, send))
     body = chat()
     for byte in body:
         messages.put_nowait({"type": "http.request", "body": bytes([byte]), "more_body": True})

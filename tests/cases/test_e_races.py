@@ -1,8 +1,4 @@
-"""Case E04: both ends leave at once.
-
-E06, leaving a queue of the gate's, has no queue to leave yet: it lets no request wait for another,
-but for those of one pipeline, which tests/live/test_client_leaves.py has.
-"""
+"""Case E04: both ends leave at once."""
 
 import asyncio
 import random

@@ -160,7 +160,7 @@ async def test_k05_name_clash():
                 for label, value in sample.labels.items():
                     assert label in {
                         *("lane", "reason", "route", "status", "kind", "phase", "result"),
-                        *("side", "mode", "state", "le", "version"),
+                        *("side", "mode", "state", "le", "version", "why", "step"),
                     }
                     assert value
 

@@ -1,4 +1,5 @@
-"""Cases M04 and M06: what one engine holds, and those who want no plain exchange."""
+"""Cases M02, M04 and M06: what there is, what one engine holds, and those who want no plain
+exchange."""
 
 import json
 
@@ -9,6 +10,25 @@ from tests.support.client import JSON, connect, request_bytes
 from tests.support.lanes import error_response, json_response
 from tests.support.refusals import read_refusal
 from tests.support.stage import stage
+
+
+@pytest.mark.usefixtures("form")
+async def test_m02_models_listing():
+    """The list was made anew, without what the engine says of its models, or had each twice."""
+    listed = {
+        "object": "list",
+        "data": [{"id": "m", "object": "model", "root": "/models/m", "max_model_len": 4096}],
+    }
+    async with stage(threshold="always") as on:
+        for lane in (on.spec, on.plain):
+            lane.answer("/v1/models", json_response(200, listed))
+            lane.answer("/v1/models/m", json_response(200, listed["data"][0]))
+        for mode in (Mode.SPEC, Mode.PLAIN):
+            on.gate.service.gate.set_mode(mode)
+            for target, meant in ((b"/v1/models", listed), (b"/v1/models/m", listed["data"][0])):
+                reply = await on.ask(b"GET", target, [])
+                assert json.loads(reply.body.data) == meant
+                assert reply.values(b"x-specgate-lane") == [b"plain"], "whatever the side is"
 
 
 @pytest.mark.usefixtures("form")

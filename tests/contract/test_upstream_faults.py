@@ -12,7 +12,7 @@ import pytest
 from specgate.core.errors import ConnectFailed, FailureKind, NoAnswer, StreamBroken
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Origin, Upstream
-from specgate.upstream.connection import HEAD_LIMIT
+from specgate.upstream.reading import HEAD_LIMIT
 from tests.contract.asking import OK, Collect, ask, get, origin
 from tests.contract.conftest import POOLED, Form
 from tests.contract.engine import Engine, Peer, answers, silent

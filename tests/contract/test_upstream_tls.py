@@ -13,8 +13,8 @@ import trustme
 from specgate.core.errors import ConnectFailed, NoAnswer
 from specgate.core.lanes import Lane
 from specgate.settings import load
+from specgate.settings.certificates import lanes_tls
 from specgate.upstream.base import Origin, Upstream
-from specgate.wiring import tls_context
 from tests.contract.asking import OK, Collect, arriving, ask, cancel, get, origin, upload
 from tests.contract.conftest import POOLED, Form
 from tests.contract.engine import Engine, Peer, answers, answers_and_closes
@@ -75,7 +75,7 @@ def build(form: Form) -> Build:
             "SPECGATE_PLAIN_URL": "https://b.test",
             **{f"SPECGATE_UPSTREAM_{name.upper()}": value for name, value in settings.items()},
         }
-        return form.build(tls=tls_context(load(environ).settings))
+        return form.build(tls=lanes_tls(load(environ).settings))
 
     return made
 

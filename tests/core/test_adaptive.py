@@ -1,6 +1,7 @@
 """Curves moved by the live accept length."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -111,3 +112,18 @@ def test_where_break_even_is_above_steps_and_one_no_reading_makes_speculation_pa
         found = adaptive.curves(5.0 * count)
         for load in never:
             assert math.log(found.spec.rate(load) / found.plain.rate(load)) < 1e-9
+
+
+def test_curves_of_another_prompt_length_keep_what_was_seen():
+    """The engine's accept length is what it is, whatever it is held against."""
+    base = curves()
+    assert base.accept_length is not None
+    adaptive = Adaptive(base)
+    now = after(adaptive, 1.5)
+    before = adaptive.estimate(now)
+    longer = replace(base, accept_length=base.accept_length * 0.8)
+    adaptive.use(longer)
+    found = adaptive.estimate(now)
+    assert found.accept_length == pytest.approx(before.accept_length, rel=0.05)
+    assert found.factor == pytest.approx(before.factor / 0.8, rel=0.05)
+    assert found.age_s == before.age_s

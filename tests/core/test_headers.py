@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specgate.core.headers import HOP_BY_HOP, end_to_end, to_client, to_lane, usable_id
+from specgate.core.headers import (
+    CREDENTIALS,
+    HOP_BY_HOP,
+    end_to_end,
+    to_client,
+    to_lane,
+    usable_id,
+)
 
 
 def lane(pairs, method=b"POST", *, chunked=False):
@@ -70,3 +77,35 @@ def test_no_hop_by_hop_header_survives(pairs, named):
     gone = HOP_BY_HOP | {name.lower() for name in named}
     assert not any(name.lower() in gone for name, _ in kept)
     assert [p for p in pairs if p in kept] == kept
+
+
+def test_the_clients_keys_go_through_unless_the_gate_has_its_own():
+    keys = [(b"Authorization", b"Bearer c"), (b"X-Api-Key", b"c"), (b"authorization", b"Bearer d")]
+    pairs = [(b"host", b"gate"), *keys, (b"a", b"1")]
+    assert [pair for pair in lane(pairs) if pair in keys] == keys
+    for authorization, added in (
+        (b"", []),
+        (b"Bearer e", [(b"authorization", b"Bearer e")]),
+    ):
+        for connection in (b"close", b"a, authorization"):
+            sent = to_lane(
+                [*pairs, (b"connection", connection)],
+                method=b"GET",
+                authority=b"lane:1",
+                request_id=b"id-1",
+                chunked=False,
+                authorization=authorization,
+            )
+            assert [pair for pair in sent if pair[0].lower() in CREDENTIALS] == added
+
+
+def test_a_preflight_never_carries_the_gates_key():
+    sent = to_lane(
+        [(b"Authorization", b"Bearer c")],
+        method=b"OPTIONS",
+        authority=b"lane:1",
+        request_id=b"id-1",
+        chunked=False,
+        authorization=b"Bearer e",
+    )
+    assert CREDENTIALS.isdisjoint(name.lower() for name, _ in sent)

@@ -21,6 +21,9 @@ def test_a_healthy_lane_is_ejected_by_the_second_definite_failure_in_a_row():
     assert after(Sign.READY, Sign.UNREACHED) is Health.HEALTHY
     assert after(Sign.READY, Sign.UNREACHED, Sign.UNREACHED) is Health.EJECTED
     assert after(Sign.READY, Sign.UNREACHED, Sign.READY, Sign.UNREACHED) is Health.HEALTHY
+    assert after(Sign.READY, Sign.BROKE) is Health.HEALTHY
+    assert after(Sign.READY, Sign.BROKE, Sign.UNREACHED) is Health.EJECTED
+    assert after(Sign.READY, Sign.BROKE, Sign.SERVED, Sign.BROKE) is Health.HEALTHY
 
 
 def test_slowness_is_never_a_verdict():

@@ -1,12 +1,14 @@
 """What staying costs against what a switch costs, on lanes that are what they say."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from specgate.core.curves import Curve, Curves
 from specgate.core.demand import Demand
 from specgate.core.lanes import Lane
+from specgate.core.prefixes import Prefixes
 from specgate.core.regret import Regret
 
 LOADS = (1.0, 10.0, 100.0)
@@ -50,6 +52,21 @@ def test_regret_needs_time():
 
 def test_a_larger_gain_takes_less_time():
     assert steady(Lane.SPEC, 90, durations=6) > steady(Lane.SPEC, 20, durations=6)
+
+
+def test_what_a_switch_loses_of_the_caches_is_waited_for():
+    """The same regret is a smaller share of the price, the more there is to read anew."""
+    shares = []
+    for tokens in (0.0, 100.0, 1000.0):
+        lost = replace(CURVES, prefixes=Prefixes(tokens, 60.0, 5000.0))
+        shares.append(steady(Lane.PLAIN, 2, durations=1.0, curves=lost))
+    assert shares[0] == steady(Lane.PLAIN, 2, durations=1.0)
+    assert shares[0] > shares[1] > shares[2] > 0.0
+
+
+def test_what_is_lost_by_hand():
+    """Two requests a second, a gap of a minute: 120 of them read 500 tokens at 6,000 a second."""
+    assert Prefixes(500.0, 60.0, 6000.0).lost_s(2.0) == pytest.approx(10.0)
 
 
 def test_where_the_measurement_says_nothing_nothing_is_regretted():

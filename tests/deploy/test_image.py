@@ -6,7 +6,9 @@ import socket
 import sys
 import tomllib
 from importlib import metadata
+from pathlib import Path
 
+import trustme
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -14,9 +16,14 @@ from packaging.version import Version
 from tests.deploy.tools import DEPLOY, ROOT, exit_code_of, need, run
 from tests.support.lanes import ScriptedLane
 from tests.support.live import running_gate
+from tests.support.process import serve_process
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 FINAL_STAGE = DOCKERFILE.rpartition("\nFROM ")[2]
+
+
+NOBODY = "http://127.0.0.1:9"
+"""A lane that refuses connections."""
 
 
 def pinned() -> dict[str, Version]:
@@ -89,13 +96,24 @@ async def test_the_health_check_passes_while_the_gate_answers():
         assert await exit_code(gate.port) == 0
 
 
+async def test_the_health_check_speaks_https_to_a_gate_that_does(tmp_path: Path):
+    pem = tmp_path / "gate.pem"
+    trustme.CA().issue_cert("gate.example").private_key_and_cert_chain_pem.write_to_path(pem)
+    settings = {"SPECGATE_TLS_CERT_FILE": str(pem)}
+    lanes = {"SPECGATE_SPEC_URL": NOBODY, "SPECGATE_PLAIN_URL": NOBODY}
+    async with serve_process(lanes | settings) as gate:
+        port = int(gate.url.rpartition(":")[2])
+        assert await exit_code(port, **settings) == 0
+        assert await exit_code(port) != 0
+
+
 async def test_the_health_check_fails_where_nothing_listens():
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     assert await exit_code(port) != 0
 
 
-async def exit_code(port: int) -> int:
+async def exit_code(port: int, **settings: str) -> int:
     """Of the health check of a gate at the port; a proxy in the environment must not matter."""
-    environ = {"SPECGATE_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
+    environ = {"SPECGATE_PORT": str(port), "http_proxy": "http://127.0.0.1:9", **settings}
     return await exit_code_of(*health_check(), **environ)

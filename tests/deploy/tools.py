@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from specgate.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+
+DRAIN_S: float = sum(
+    Settings.model_fields[name].default for name in ("drain_settle_s", "drain_timeout_s")
+)
+"""How long a gate that was told to stop goes on, at most, with the defaults."""
 
 COMPOSE_ENV = {"MODEL": "some/model", "DRAFT_MODEL": "some/draft"}
 """What a user must set for the pair on GPUs."""

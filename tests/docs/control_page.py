@@ -4,6 +4,8 @@ import json
 from string import Template
 from typing import Any
 
+from specgate.core.alternation import Step
+from specgate.core.config import Placement
 from tests.docs.a_gate import a_gate
 from tests.docs.markdown import code, table, written_from
 
@@ -60,13 +62,19 @@ def control_page() -> str:
 
 def _route(method: str, path: str, route: dict[str, Any]) -> str:
     parts = [f"## {method} {path}", f"{route['summary'].rstrip('.')}"]
+    if "parameters" in route:
+        rows = [
+            (f"`{each['name']}`", _type(each["schema"]), each.get("description", ""))
+            for each in route["parameters"]
+        ]
+        parts.append(table(("parameter", "type", "meaning"), rows))
     if "requestBody" in route:
         parts.append(f"Takes {_link(route['requestBody'])}.")
     takes_body = "requestBody" in route or method == "POST"
     answers = [
         (f"`{status}`", _link(answer) or "text", _when(answer["description"]))
         for status, answer in sorted(route["responses"].items())
-        if status != "422" or takes_body
+        if status != "422" or takes_body or "parameters" in route
     ]
     parts.append(table(("status", "body", "when"), answers))
     return "\n\n".join(parts)
@@ -99,6 +107,7 @@ def _type(value: dict[str, Any]) -> str:
         name = value["$ref"].rsplit("/", 1)[1]
         words = {"Lane": ("spec", "plain"), "Mode": ("auto", "spec", "plain")}
         words["Health"] = ("probing", "healthy", "ejected")
+        words["Step"], words["Placement"] = tuple(Step), tuple(Placement)
         if name == "Reason":
             return "[a reason](reasons.md)"
         return code(*words[name]) if name in words else f"[{name}](#{name.lower()})"
@@ -112,5 +121,7 @@ def _type(value: dict[str, Any]) -> str:
         return f"list of {_type(value['items'])}"
     if isinstance(inner := value.get("additionalProperties"), dict):
         return f"object by lane of {_type(inner)}"
+    if value.get("format") == "date-time":
+        return "text, ISO 8601"
     kind: str = value["type"]
     return {"integer": "whole number", "string": "text"}.get(kind, kind)

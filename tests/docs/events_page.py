@@ -8,8 +8,11 @@ from typing import get_args
 
 import structlog.testing
 
-from specgate.core.errors import FailureKind
+from specgate.core.alternation import Step
+from specgate.core.errors import FailureKind, TurnedAway
 from specgate.core.events import (
+    Alternated,
+    AlternationFailed,
     Event,
     HealthChanged,
     LaneFailed,
@@ -51,7 +54,8 @@ $sets
 
 - `starting`: the lanes and the threshold that the gate starts with.
 - `listening`: where it listens.
-- `stopping`: which signal it was told by.
+- `stopping`: which signal it was told by, and how long it serves on.
+- `stopped`: what ended, what was cut, and what was refused while it stopped.
 - `settings`: a warning about a variable, at the start.
 - `unmeasured`: there is no threshold, so every generation request goes to the plain lane.
 - `listener_failed`: a listener raised; the fact reached the others.
@@ -81,6 +85,10 @@ SAMPLES: tuple[Event, ...] = (
     Switched(side=Lane.PLAIN, reason=Reason.ABOVE_THRESHOLD, load=8.1, count=11, threshold=8.0),
     HealthChanged(lane=Lane.SPEC, was=Health.HEALTHY, now=Health.EJECTED, why="/ready: 503"),
     Probed(lane=Lane.SPEC, sign=Sign.READY, took_s=0.004),
+    Alternated(lane=Lane.SPEC, took_s=7.2),
+    AlternationFailed(
+        step=Step.WAKE, lane=Lane.SPEC, why="not done within 120 s", awake=None, retry_s=None
+    ),
     SettingsChanged(names=("threshold",), source="SIGHUP"),
     ReloadFailed(error="SPECGATE_BAND='1.5': must be a number from 0 to below 1"),
     LoopFailed(loop="probe-spec", error="RuntimeError: ..."),
@@ -89,8 +97,18 @@ NOTES: dict[type[object], str] = {
     RequestEnded: "The level is `warning` where the outcome is `lane_failed`, `refused` or "
     "`gate_error`. The line has status 499 for a client that left.",
     HealthChanged: "The level is `info` where the lane is not ejected.",
+    Alternated: "The level is `warning` where it is the lane of before.",
 }
-SETS: tuple[type[StrEnum], ...] = (Outcome, Phase, FailureKind, Sign, Health, RouteClass)
+SETS: tuple[type[StrEnum], ...] = (
+    Outcome,
+    Phase,
+    FailureKind,
+    TurnedAway,
+    Sign,
+    Health,
+    Step,
+    RouteClass,
+)
 
 
 def events_page() -> str:

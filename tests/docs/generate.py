@@ -1,5 +1,7 @@
 """Writes the reference pages from the code: `python -m tests.docs.generate`.
 
+The part of the Helm chart's schema that follows from the settings, too.
+
 A page is a function without arguments that returns its text, and a line of PAGES.
 `test_reference` fails while a page is not what its function returns.
 """
@@ -7,6 +9,7 @@ A page is a function without arguments that returns its text, and a line of PAGE
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.deploy import chart_schema
 from tests.docs.cli_page import cli_page
 from tests.docs.control_page import control_page
 from tests.docs.events_page import events_page
@@ -42,6 +45,7 @@ def main() -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(), encoding="utf-8")
         print(f"docs/{name}")
+    chart_schema.write()
 
 
 if __name__ == "__main__":

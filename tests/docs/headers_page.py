@@ -33,8 +33,14 @@ This list is complete.
 7. **`X-Accel-Buffering: no`** is added to an event stream whose engine said nothing of it, unless
    [`SPECGATE_ACCEL_BUFFERING`](settings.md#specgate_accel_buffering) is off.
 8. **The gate's own paths** never reach an engine: $own_paths and all below `$own_root/`.
-9. **The body**, only with [`SPECGATE_REQUEST_USAGE`](settings.md#specgate_request_usage): a stream
+9. **`Authorization`, `X-Api-Key` and `Api-Key`** end at the gate where it has keys of its own
+   ([`SPECGATE_API_KEYS`](settings.md#specgate_api_keys)) or the engine's
+   ([`SPECGATE_SPEC_API_KEY`](settings.md#specgate_spec_api_key)), which it then sends; see
+   [keys](../how-to/keys.md).
+10. **The body**, only with [`SPECGATE_REQUEST_USAGE`](settings.md#specgate_request_usage): a stream
    is asked for its token count where its client did not, and the extra event is taken out again.
+11. **An error event** is added to an event stream of a generation that breaks off, and then the
+    stream is cut; see [reliability](../explanation/reliability.md#an-engine-that-breaks-off).
 
 Another server than `specgate serve` changes [a little more](portable-form.md).
 
@@ -60,8 +66,11 @@ What the gate answers itself, on the engines' paths, has OpenAI's shape:
 | status | `code` | when |
 |---|---|---|
 | 502 | `lane_no_answer` | the request was sent, and the connection ended before a response began |
-| 503 | `no_lane_reachable` | neither lane took a connection; with `Retry-After` |
+| 502 | `lane_stream_broken` | a stream broke off before its first event; later it is an event |
+| 503 | `no_lane_reachable` | neither lane took the request; with `Retry-After` |
 | 400 | `bad_http` | what came is not HTTP, or could be read in two ways; the connection ends |
+| 400 | `bad_path` | the path's dot segments lead out of the path of the lane's URL |
+| 401 | `invalid_api_key` | none of `SPECGATE_API_KEYS` was sent; with `WWW-Authenticate: Bearer` |
 | 405 | `method_refused` | CONNECT and TRACE |
 | 408 | `slow_head`, `slow_body` | later than `SPECGATE_HEAD_TIMEOUT_S`, `SPECGATE_BODY_TIMEOUT_S` |
 | 413 | `body_too_large` | larger than `SPECGATE_BODY_LIMIT` |
@@ -77,7 +86,8 @@ What the gate answers itself, on the engines' paths, has OpenAI's shape:
 | 404 | `no_route` | a path below `$own_root/`, or a method, that the gate does not have |
 
 After a response has begun its status cannot change. A lane that breaks off then leaves a response
-that is cut, so that the client sees that it is not whole.
+that is cut, so that the client sees that it is not whole; on an event stream of a generation an
+error event says so first.
 """)
 
 ADDED = {

@@ -6,10 +6,12 @@ from string import Template
 
 from prometheus_client.metrics_core import Metric
 
-from specgate.core.errors import FailureKind
+from specgate.core.alternation import Step
+from specgate.core.errors import FailureKind, TurnedAway
 from specgate.core.events import Phase
 from specgate.core.health import Health, Sign
 from specgate.core.lanes import Lane
+from specgate.core.load import Counts
 from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters
@@ -58,6 +60,12 @@ $process
 - `specgate_request_duration_seconds` and `specgate_ttft_seconds` begin when the request's head
   arrived, so they include the gate and the engine's queue.
 - `specgate_overhead_seconds` is the gate's own part: deciding, and starting the answer.
+- `specgate_in_flight_disagreement` is 0. Anything else is a leak of the gate's: a request that
+  ended stands in a sum, or one that goes on does not. `specgate_oldest_in_flight_seconds` above the
+  longest time that a request may take says the same of a single one. Please report both.
+- `specgate_unauthorized_total` counts requests without one of
+  [`SPECGATE_API_KEYS`](settings.md#specgate_api_keys). It rises with a client whose key was taken
+  away, and with somebody who guesses.
 - `specgate_upstream_errors_total` counts a failure even if a reroute then saved the request.
 """)
 
@@ -67,6 +75,8 @@ CLOSED: Mapping[str, tuple[str, ...]] = {
     "status": STATUS_CLASSES,
     "reason": tuple(Reason),
     "kind": tuple(FailureKind),
+    "why": tuple(TurnedAway),
+    "step": tuple(Step),
     "phase": tuple(Phase),
     "side": tuple(Lane),
     "mode": tuple(Mode),
@@ -84,6 +94,8 @@ MEANS = {
     "status": "the class of the status that the client was sent; `gone`: it left before one was",
     "reason": "why; see [reasons](reasons.md)",
     "kind": "how a lane failed; see [facts](events.md#failurekind)",
+    "why": "why it was not let in; see [facts](events.md#turnedaway)",
+    "step": "of lanes that take turns; see [facts](events.md#step)",
     "phase": "how far the request had come; see [facts](events.md#phase)",
     "side": "the side for new requests",
     "mode": "who decides the side",
@@ -100,6 +112,7 @@ def families() -> list[Metric]:
     metrics = Metrics(
         view=a_gate(threshold="8").gate.view,
         engines=lambda: read,
+        disagreement=lambda: Counts(spec=0, plain=0),
         clock=time.monotonic,
         version="0",
     )

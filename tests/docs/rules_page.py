@@ -5,7 +5,7 @@ from string import Template
 from specgate.core import rules
 from specgate.engines.base import Engine
 from specgate.engines.features import FEATURES, NEUTRAL
-from specgate.engines.routes import ABORT, ADMIN, ADMIN_BELOW, ADMIN_BUT_GET
+from specgate.engines.routes import ABORT, ADMIN, ADMIN_BELOW, ADMIN_BUT_GET, ADMIN_BUT_GET_BELOW
 from specgate.proxy.both import OTHER_WAIT_S
 from tests.docs.markdown import code, table, written_from
 
@@ -40,7 +40,9 @@ not read, and no rule looks at them.
 
 Refused with 403 (`engine_admin_refused`), or sent to both lanes with
 [`SPECGATE_ENGINE_ADMIN`](settings.md#specgate_engine_admin)`=both`: with any method, and in any
-spelling of the path that a server or a proxy may take for the same.
+spelling of the path that a server or a proxy may take for the same. llama.cpp's `/tools` and
+`/cors-proxy` run commands and ask other hosts for whoever calls them; both are off unless the
+engine is started with them.
 
 $admin
 
@@ -60,8 +62,9 @@ One that gives no answer, as it is down: an abort is the other's answer, as the 
 nothing to abort; a 404 of what is stored, and any answer to a change, is a 502 (`half_done`) that
 names the lane. But for changes, the second answer is waited for no longer than $wait s.
 
-Where one engine is in both lanes, as in shadow, all of these calls go to it like any other. Bodies
-above `SPECGATE_PEEK_LIMIT` go to neither lane: 413.
+Where one engine is in both lanes, as in shadow, all of these calls go to it like any other; but
+where the gate has keys, of clients or for engines, those that change it are refused all the same:
+it lends its key to nobody for that. Bodies above `SPECGATE_PEEK_LIMIT` go to neither lane: 413.
 
 ## What the gate keeps
 
@@ -93,7 +96,7 @@ def rules_page() -> str:
         neutral=neutral,
         admin=table(("engine", "paths"), ((name, code(*paths)) for name, paths in ADMIN.items())),
         below=code(*ADMIN_BELOW),
-        but_get=code(*ADMIN_BUT_GET, "/slots/{id}"),
+        but_get=code(*ADMIN_BUT_GET, *(f"{path}…" for path in ADMIN_BUT_GET_BELOW)),
         abort=code(*ABORT),
         wait=f"{OTHER_WAIT_S:g}",
         held_most=f"{rules.HELD_MOST:,}",

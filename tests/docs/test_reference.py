@@ -63,7 +63,14 @@ def test_every_metric_is_there():
 
 def test_a_label_never_has_a_value_that_the_page_does_not_list():
     """Everything that can happen to a request, one after the other, and then a scrape."""
-    metrics = Metrics(view=a_gate().gate.view, engines=dict, clock=time.monotonic, version="0")
+    gate = a_gate().gate
+    metrics = Metrics(
+        view=gate.view,
+        engines=dict,
+        disagreement=gate.disagreement,
+        clock=time.monotonic,
+        version="0",
+    )
     for sample in SAMPLES:
         metrics(sample)
     for lane in (None, *Lane):
@@ -127,7 +134,7 @@ def test_every_route_of_the_gate_is_there():
 def test_the_policy_page_names_each_knob_and_its_default():
     page = written("explanation/policy.md")
     for field in dataclasses.fields(PolicyConfig):
-        if field.name == "curves":  # of the profile, and no setting of its own
+        if field.name in ("curves", "contexts", "fingerprint"):  # of the profile, no settings
             continue
         assert env_name("pool" if field.name == "placement" else field.name) in page
         if isinstance(field.default, float):

@@ -28,9 +28,11 @@ async def test_status_has_the_fields_that_were_agreed():
         assert (status["mode"], status["side"], status["threshold"]) == ("auto", "spec", 8)
         assert (status["speculate_below"], status["plain_above"]) == (6, 8)
         assert status["in_flight"] == {"total": 0, "spec": 0, "plain": 0, "oldest_s": None}
+        known = {"health": "healthy", "engine": "unknown", "in_hand": 0}
+        known |= {"draining": False, "asleep": False}
         assert status["lanes"] == {
-            "spec": {"url": on.spec.url, "health": "healthy", "engine": "unknown"},
-            "plain": {"url": on.plain.url, "health": "healthy", "engine": "unknown"},
+            "spec": {"url": on.spec.url, **known},
+            "plain": {"url": on.plain.url, **known},
         }
         assert (status["load"], status["smoothed"], status["switches"]) == (0, 0, 0)
         assert status["version"] == __version__
@@ -140,6 +142,12 @@ async def test_openapi_describes_the_control_surface():
             ("/readyz", "get"),
             ("/metrics", "get"),
             ("/_specgate/status", "get"),
+            ("/_specgate/switches", "get"),
+            ("/_specgate/history", "get"),
+            ("/_specgate/curves", "get"),
+            ("/_specgate/events", "get"),
+            ("/_specgate/lanes/{lane}/drain", "post"),
+            ("/_specgate/lanes/{lane}/undrain", "post"),
             ("/_specgate/threshold", "put"),
             ("/_specgate/mode", "put"),
             ("/_specgate/reload", "post"),

@@ -14,7 +14,7 @@ from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Situation, decide
 from tests.perf.counting import allow_files, calls_per_chunk, calls_per_request
 
-REQUEST_PYTHON, REQUEST_TOTAL = 160, 315
+REQUEST_PYTHON, REQUEST_TOTAL = 164, 315
 CHUNK_PYTHON, CHUNK_TOTAL = 6, 10
 
 DECIDE_S = 5e-6

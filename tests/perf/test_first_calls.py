@@ -31,7 +31,11 @@ def app_of_a_gate() -> FastAPI:
 def calls_described() -> list[tuple[str, str]]:
     """Of every route in the OpenAPI page; and the page, and what shows it."""
     paths: dict[str, dict[str, Any]] = app_of_a_gate().openapi()["paths"]
-    described = [(method.upper(), path) for path, item in paths.items() for method in item]
+    described = [
+        (method.upper(), path.replace("{lane}", "spec"))
+        for path, item in paths.items()
+        for method in item
+    ]
     shown = ("openapi.json", "docs", "docs/files/swagger-ui.css")
     return described + [("GET", f"/_specgate/{path}") for path in shown]
 

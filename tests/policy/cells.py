@@ -1,4 +1,4 @@
-"""The cells that the policy is judged by: `python -m tests.policy.cells [--seed N] [--json F]`.
+"""The cells that the policy is judged by: `python -m tests.policy.cells [--seed N] [--hold K]`.
 
 Each reference profile whose levels begin at 1 or 2, times the conversation trace at 30, 60, 90 and
 110 % of what the better lane gives and the patterns, times a contention of 0, 0.2 and 0.4. Prints,
@@ -8,20 +8,24 @@ for each cell that misses something, the gate's mean latency over the better fix
 import argparse
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from statistics import fmean
 
 from specgate.bench.shipped import names, shipped
 from specgate.core.config import PolicyConfig
+from specgate.core.hold import Hold
+from specgate.core.lanes import Lane
 from specgate.core.profile import Profile
 from specgate.core.shape import Shape
 from specgate.core.threshold import curves_of, measured_curves, threshold_and_band
-from specgate.replay.comparison import Way, compare
-from specgate.replay.run import World
+from specgate.replay.comparison import Way, alone, compare
+from specgate.replay.deciders import Policy
+from specgate.replay.metered import metered
+from specgate.replay.run import Outcome, World, run
 from specgate.replay.traffic import PATTERNS, Arrival, pattern, rotated, scaled
 
 TRACE_LOADS = (0.3, 0.6, 0.9, 1.1)
@@ -50,6 +54,18 @@ class Row:
     clairvoyant: float
     switches_per_h: float
     share_of_win: float | None
+    holding: float | None
+    """With a hold."""
+    meter: tuple[tuple[float, float], ...]
+    """Estimated and measured seconds that were gained over plain and over spec; none unweighed."""
+
+    @property
+    def meter_errors(self) -> tuple[float, ...]:
+        """Of the seconds gained, as shares of what a request took on the lane."""
+        lanes = (self.all_plain, self.all_spec)
+        return tuple(
+            abs(said - found) / took for (said, found), took in zip(self.meter, lanes, strict=False)
+        )
 
     @property
     def over_better(self) -> float:
@@ -61,14 +77,13 @@ class Row:
 
 
 def all_cells() -> Iterator[Cell]:
+    streams = [("trace", load) for load in TRACE_LOADS] + [(name, 0.85) for name in PATTERNS]
     for name in names():
         if shipped(name).levels[0].concurrency > 2:
             continue
-        for contention in CONTENTION:
-            for load in TRACE_LOADS:
-                yield Cell(name, "trace", load, contention)
-            for traffic in PATTERNS:
-                yield Cell(name, traffic, 0.85, contention)
+        for traffic, load in streams:
+            for contention in CONTENTION:
+                yield Cell(name, traffic, load, contention)
 
 
 @cache
@@ -93,14 +108,27 @@ def arrivals_of(name: str, traffic: str, load: float, seed: int) -> list[Arrival
     return pattern(traffic, load * most, seed=seed, most=20_000)
 
 
-def measure(cell: Cell, seed: int) -> Row:
+@lru_cache(maxsize=1)
+def _alone(name: str, traffic: str, load: float, seed: int) -> Mapping[Lane, Outcome]:
+    curves = measured_curves(profile_of(name))
+    assert curves is not None
+    return alone(curves, arrivals_of(name, traffic, load, seed), World())
+
+
+def measure(cell: Cell, seed: int, hold: Hold | None = None) -> Row:
+    """`hold`: one more run, with it."""
     profile = profile_of(cell.profile)
     curves = measured_curves(profile)
     assert curves is not None
     derived = threshold_and_band(profile)
     config = PolicyConfig(threshold=derived.threshold, band=derived.band, curves=curves_of(profile))
     arrivals = arrivals_of(cell.profile, cell.traffic, cell.load, seed)
-    found = compare(curves, config, arrivals, World(contention=cell.contention))
+    world = World(contention=cell.contention)
+    fixed = _alone(cell.profile, cell.traffic, cell.load, seed)
+    found = compare(curves, config, arrivals, world, fixed=fixed)
+    holding = None
+    if hold is not None:
+        holding = fmean(run(curves, arrivals, Policy(config, hold=hold), world).e2e_s)
     return Row(
         cell=cell,
         shape=profile.verdict.shape.value,
@@ -111,6 +139,8 @@ def measure(cell: Cell, seed: int) -> Row:
         clairvoyant=found.mean_s(Way.CLAIRVOYANT),
         switches_per_h=found.outcomes[Way.POLICY].switches / arrivals[-1].at * 3600,
         share_of_win=found.share_of_win,
+        holding=holding,
+        meter=tuple((each.estimated_s, each.measured_s) for each in metered(found)),
     )
 
 
@@ -130,6 +160,18 @@ def summary(rows: Sequence[Row]) -> str:
         f"worst {max(r.instant_over_better for r in rows):.2f}",
         f"most switches an hour outside square waves {max(r.switches_per_h for r in fast):.1f}",
     ]
+    held = [r.holding / min(r.all_plain, r.all_spec) for r in rows if r.holding is not None]
+    if held:
+        lines.append(
+            f"with a hold: at most 1.05 x {share_of(x <= 1.05 for x in held):.1%}; at most 1.15 x: "
+            f"{share_of(x <= 1.15 for x in held):.1%}; worst {max(held):.2f}; geometric mean "
+            f"{math.exp(fmean(map(math.log, held))):.4f}"
+        )
+    if errors := sorted(each for row in rows for each in row.meter_errors):
+        lines.append(
+            f"the meter is off by {errors[len(errors) // 2]:.1%} of a request's time in the "
+            f"median, by more than 10 % in {share_of(x > 0.1 for x in errors):.0%}"
+        )
     if shares:
         lines.append(
             f"where the side changes and a clairvoyant wins 3 % or more ({len(shares)} cells): "
@@ -149,6 +191,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7, help="unseen by the search: 3 and above")
     parser.add_argument("--contention", help="only this one")
     parser.add_argument("--weighed", action="store_true", help="only profiles with a crossing")
+    parser.add_argument("--hold", type=int, help="also with a hold until so many are left")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -159,7 +202,8 @@ def main() -> None:
         and not (options.weighed and curves_of(profile_of(cell.profile)) is None)
     ]
     with ProcessPoolExecutor(options.processes) as pool:
-        rows = list(pool.map(partial(measure, seed=options.seed), chosen, chunksize=2))
+        hold = None if options.hold is None else Hold(options.hold)
+        rows = list(pool.map(partial(measure, seed=options.seed, hold=hold), chosen, chunksize=3))
     for row in sorted(rows, key=lambda row: -row.over_better):
         share = row.share_of_win
         missed = row.over_better > 1.05 or row.switches_per_h > 12

@@ -72,6 +72,13 @@ class Cable(asyncio.Transport):
 
     close = abort
 
+    def fileno(self) -> int:
+        """Of no socket: of what it took nobody knows."""
+        return -1
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """All that is written is taken at once."""
+
     def is_closing(self) -> bool:
         return self._closing
 

@@ -2,8 +2,12 @@
 
 import random
 
+from specgate.bench.judging import profile_of
+from specgate.bench.shipped import shipped
 from specgate.core.curves import Curve, Curves
 from specgate.core.lanes import Lane
+from specgate.core.profile import Curve as Measured
+from specgate.core.profile import Fingerprint
 from specgate.replay.run import World, run
 from specgate.replay.traffic import Arrival
 
@@ -32,13 +36,16 @@ class Chosen:
         self.side = self._lanes[number % len(self._lanes)]
         return self.side
 
-    def ended(self, number, now):
+    def ended(self, number, now, prompt_tokens):
         self.told.append((now, -1))
 
     def accepted(self, now, tokens, accept_length):
         self.accept.append((now, tokens, accept_length))
 
     def tick(self, now): ...
+
+    def holding(self, now, waiting):
+        return False
 
 
 def requests(*pairs, prompt=100):
@@ -60,3 +67,26 @@ def alone(lane, arrivals, curves=FLAT, **world):
 
 
 SPEC, PLAIN = Lane.SPEC, Lane.PLAIN
+
+
+def several_lengths(*chosen):
+    """A profile of one deployment at several prompt lengths, from what was published of it. Each of
+    `chosen`: a shipped profile's name and the prompt tokens that it is to stand for."""
+    curves = []
+    for name, context in chosen:
+        of = shipped(name)
+        curves.append(
+            Measured(
+                verdict=of.verdict,
+                levels=of.levels,
+                context=context,
+                max_tokens=256,
+                by_arm=of.by_arm,
+            )
+        )
+    return profile_of(curves, Fingerprint())
+
+
+K26 = "k26-int4-8xrtxpro6000-vllm-ctx"
+LENGTHS = ((K26 + "0-v1", 128), (K26 + "10k", 10_240), (K26 + "41k", 41_000))
+"""Crossovers at 104, 39 and 3."""

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from specgate.bench.shipped import shipped
 from specgate.core.config import ALWAYS, NEVER, Placement
+from specgate.core.meter import Bounds, Gain
 from specgate.core.shape import Shape
 from specgate.replay.comparison import Way, compare
 from specgate.replay.deciders import Fixed, Instant, Policy
 from specgate.replay.figures import figures_of, load_over_time, share_apart
 from specgate.replay.hindsight import clairvoyant, foresight
+from specgate.replay.metered import metered
 from specgate.replay.picture import picture
 from specgate.replay.plan import NoCurvesError, lanes_of, plan
 from specgate.replay.record import Replay, replay_object
@@ -160,6 +163,48 @@ def test_told_of_the_accept_length_the_gate_leaves_a_lane_that_no_longer_pays():
     assert left.side is PLAIN
     assert 200.0 < left.at < 300.0
     assert found[True].mean_s(Way.POLICY) < 0.8 * found[False].mean_s(Way.POLICY)
+
+
+@pytest.mark.parametrize("load", [0.2, 0.4])
+def test_the_meter_stands_beside_what_was_really_gained(load):
+    made = planned(traffic="constant")
+    found = replayed(made, load=load).found
+    plain, spec = metered(found)
+    assert (plain.over, spec.over) == (Way.ALL_PLAIN, Way.ALL_SPEC)
+    took = found.mean_s(Way.ALL_PLAIN)
+    assert plain.measured_s == took - found.mean_s(Way.POLICY) > 0.0
+    assert plain.estimated_s == pytest.approx(plain.measured_s, abs=0.1 * took)
+    # Published without its spread: there is no interval.
+    assert plain.low_s is plain.high_s is None
+    said: Any = replay_object(made, Replay(load, World(), found))["meter"]
+    assert said["all_plain"]["estimated_s"] == plain.estimated_s
+    assert said["all_spec"]["measured_s"] == spec.measured_s
+
+
+def test_the_meters_figures_by_hand():
+    made = planned()
+    gain = Gain(Bounds(10.0, 20.0, 30.0), Bounds(None, -5.0, None), 10, 60.0)
+    found = replace(replayed(made).found, gain=gain)
+    plain, spec = metered(found)
+    assert plain[1:4] == (2.0, 1.0, 3.0)
+    assert spec[1:4] == (-0.5, None, None)
+    assert metered(replace(found, gain=gain._replace(sequences=0))) == ()
+    by_hand = planned(by_hand={"threshold": 9.0})
+    found = replayed(by_hand).found
+    assert metered(found) == ()
+    assert replay_object(by_hand, Replay(0.85, World(), found))["meter"] is None
+
+
+def test_a_gate_that_knows_what_a_switch_loses_switches_less():
+    """Half of the requests go on with a conversation, and reading is slow."""
+    made = planned(traffic="square", requests=4000)
+    arrivals = made.arrivals(0.8)
+    world = World(cached=0.5, prefill_tok_s=3000.0)
+    knows = made.replayed(0.8, world)
+    blind = compare(made.curves, made.config, arrivals, world)
+    assert knows.arrivals == arrivals
+    assert knows.figures[Way.POLICY].switches < blind.figures[Way.POLICY].switches
+    assert knows.mean_s(Way.POLICY) < blind.mean_s(Way.POLICY)
 
 
 def test_a_switching_gate_is_told_of_in_one_sentence():

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from specgate.bench.shipped import shipped
 from specgate.cli.main import main
 from specgate.core.profile import dumps, loads
+from tests.replay.lanes import LENGTHS, several_lengths
 
 CTX10K = "k26-int4-8xrtxpro6000-vllm-ctx10k"
 SHORT = ("--profile", CTX10K, "--requests", "400")
@@ -131,6 +132,60 @@ def test_the_knobs_reach_the_gate():
     assert json.loads(always)["policy"] == json.loads(always)["all_spec"]
 
 
+def test_what_the_meter_would_say_is_printed_and_written():
+    done = invoked(*SHORT, "--trace", "constant", "--load", "0.3")
+    lines = done.stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("gained over"))
+    assert lines[at].split()[-4:] == ["the", "meter", "interval", "measured"]
+    assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["all-plain", "all-spec"]
+    said = json.loads(invoked(*SHORT, "--trace", "constant", "--load", "0.3", "--json", "-").stdout)
+    assert said["meter"]["all_plain"].keys() == {"estimated_s", "low_s", "high_s", "measured_s"}
+    gained = said["all_plain"]["mean_e2e_s"] - said["policy"]["mean_e2e_s"]
+    assert said["meter"]["all_plain"]["measured_s"] == pytest.approx(gained)
+    by_hand = invoked(*SHORT, "--threshold", "9").stdout
+    assert "gained over" not in by_hand
+
+
+SWITCHING = ("--profile", CTX10K, "--trace", "square", "--requests", "3000", "--load", "0.85")
+
+
+def test_a_limit_of_switches_reaches_the_gate():
+    free, one = (
+        json.loads(invoked(*SWITCHING, *words, "--json", "-").stdout)
+        for words in ((), ("--switches-per-h", "1"))
+    )
+    assert free["replayed"]["rule"]["switches_per_h"] == 12
+    assert one["replayed"]["rule"]["switches_per_h"] == 1
+    assert free["policy"]["switches"] > 2
+    # It leaves, and does not come back within the hour.
+    assert [each["side"] for each in one["switched"]] == ["plain"]
+
+
+def test_a_hold_reaches_the_gate_and_is_told_of():
+    done = invoked(*SWITCHING, "--hold", "3", "--json", "-")
+    found = json.loads(done.stdout)
+    assert found["replayed"]["rule"]["hold"] == 3
+    assert found["policy"]["held"] > 0
+    assert found["policy"]["mean_held_s"] > 0
+    assert found["all_plain"]["held"] == found["instant"]["held"] == 0
+    assert (
+        f"The gate held {found['policy']['held']:,} request"
+        in invoked(*SWITCHING, "--hold", "3").stdout
+    )
+
+
+def test_a_profile_of_several_lengths_goes_by_the_prompts(tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(dumps(several_lengths(*LENGTHS)))
+    done = invoked("--profile", file, "--requests", "300")
+    assert done.exit_code == 0, done.output
+    assert "curves for prompts of 128, 10,240 and 41,000 tokens" in done.stdout
+    found = json.loads(invoked("--profile", file, "--requests", "300", "--json", "-").stdout)
+    assert found["replayed"]["contexts"] == [128, 10240, 41000]
+    one = json.loads(invoked(*SHORT, "--json", "-").stdout)
+    assert one["replayed"]["contexts"] is None
+
+
 def test_split_pools_share_nothing():
     shared, split = (
         json.loads(invoked(*SHORT, "--pool", pool, "--json", "-").stdout)
@@ -190,6 +245,12 @@ def refused_line(done):
         ([*SHORT, "--adaptive"], "--profile no accept length"),
         (["--profile", "reference", "--adaptive"], "--profile better lane changes"),
         ([*SHORT, "--threshold", "9", "--adaptive"], "--adaptive not with --threshold"),
+        ([*SHORT, "--threshold", "9", "--hold", "3"], "--hold not with --threshold"),
+        ([*SHORT, "--threshold", "9", "--switches-per-h", "3"], "--switches-per-h not with"),
+        ([*SHORT, "--switches-per-h", "-1"], "--switches-per-h"),
+        ([*SHORT, "--hold", "-1"], "--hold"),
+        ([*SHORT, "--hold", "2.5"], "--hold '2.5'"),
+        ([*SHORT, "--hold", "2", "--pool", "split"], "--hold not with --pool split"),
         ([*SHORT, "--pool", "own"], "--pool"),
         ([*SHORT, "--threshold", "-3"], "--threshold never or always"),
         ([*SHORT, "--threshold", "lots"], "--threshold never or always"),

@@ -36,13 +36,27 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         dwell_s = 1.5
         switches_per_h = 6
         adaptive = false
+        switchback = 0.02
         pool = "split"
+        alternate_dwell_s = 60
+        alternate_drain_s = 5
+        alternate_step_s = 30
+        spec_park = "stop-spec"
+        spec_wake = "start-spec"
+        plain_park = "auto"
+        plain_wake = "auto"
         shadow = "off"
         rules = false
         forced_share = 0.5
         force_lane = "allow"
         engine_admin = "both"
         sticky_s = 60
+        max_in_flight = 64
+        queue_size = 256
+        queue_timeout_s = 10
+        hold = 2
+        drain_settle_s = 0
+        drain_timeout_s = 600
         connect_timeout_s = "2"
         first_byte_timeout_s = 3
         idle_timeout_s = "off"
@@ -56,6 +70,14 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         upstream_cert_file = "/etc/cert.pem"
         upstream_key_file = "/etc/key.pem"
         request_usage = true
+        api_keys = ["one", "two"]
+        api_keys_file = "KEYS"
+        spec_api_key = "engine"
+        plain_api_key = "engine"
+        tls_cert_file = "/etc/tls.crt"
+        tls_key_file = "/etc/tls.key"
+        metrics_port = 9400
+        metrics_host = "127.0.0.1"
         scrape_interval_s = "off"
         probe_interval_s = 4
         admin_token = "s3cret"
@@ -64,7 +86,9 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         expose_headers = false
         accel_buffering = "no"
         """
-    file.write_text(text.replace("PROFILE", str(tmp_path / "profile.json")))
+    (tmp_path / "keys").write_text("three")
+    text = text.replace("PROFILE", str(tmp_path / "profile.json"))
+    file.write_text(text.replace("KEYS", str(tmp_path / "keys")))
     loaded = load({"SPECGATE_CONFIG": str(file)})
     assert set(loaded.sources.values()) == {"file"}
     assert loaded.warnings == ()

@@ -3,7 +3,15 @@
 import pytest
 from pydantic import ValidationError
 
-from specgate.core.config import NEVER, PolicyConfig, ProxyConfig, TimeoutConfig
+from specgate.core.config import (
+    NEVER,
+    AdmissionConfig,
+    AlternationConfig,
+    PolicyConfig,
+    ProxyConfig,
+    TimeoutConfig,
+)
+from specgate.core.lanes import Lane
 from specgate.settings import Settings, env_name, load, reloadable_names
 
 LANES = {"spec_url": "http://a:1", "plain_url": "http://b:2"}
@@ -17,6 +25,9 @@ def test_the_defaults_are_those_of_core():
     settings = made()
     assert settings.policy == PolicyConfig()
     assert settings.timeouts == TimeoutConfig()
+    assert settings.admission == AdmissionConfig()
+    assert settings.alternation is None
+    assert made(pool="alternate").alternation == AlternationConfig()
     assert settings.proxy == ProxyConfig()
 
 
@@ -45,6 +56,13 @@ def test_each_setting_reaches_its_place():
     )
 
 
+def test_commands_reach_their_lanes_as_words():
+    commands = {"spec_park": "stop 'a b'", "plain_wake": "start"}
+    assert made(pool="alternate", alternate_step_s=9, **commands).alternation == AlternationConfig(
+        step_s=9.0, park={Lane.SPEC: ("stop", "a b")}, wake={Lane.PLAIN: ("start",)}
+    )
+
+
 def test_settings_do_not_change():
     with pytest.raises(ValidationError):
         made().threshold = 8.0
@@ -68,4 +86,6 @@ def test_what_a_reload_changes():
     assert reloadable_names() == {
         "spec_url", "plain_url", "threshold", "profile", "band", "smoothing_s", "burst", "dwell_s",
         "switches_per_h", "adaptive", "pool", "shadow",
+        "max_in_flight", "queue_size", "queue_timeout_s", "hold",
+        "api_keys", "api_keys_file", "spec_api_key", "plain_api_key",
     }  # fmt: skip

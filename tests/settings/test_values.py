@@ -54,7 +54,14 @@ def refusal(name, text):
         ("dwell_s", "0", 0.0, 0),
         ("switches_per_h", "0", 0, 0),
         ("adaptive", "true", True, True),
+        ("switchback", "0.02", 0.02, 0.02),
+        ("switchback", "off", None, "off"),
         ("pool", "Split", Placement.SPLIT, "split"),
+        ("alternate_dwell_s", "0", 0.0, 0),
+        ("alternate_drain_s", "90", 90.0, 90),
+        ("alternate_step_s", "300", 300.0, 300),
+        ("spec_park", "Auto", None, "auto"),
+        ("plain_wake", "systemctl start 'a b'", "systemctl start 'a b'", "systemctl start 'a b'"),
         ("shadow", "spec", Lane.SPEC, "spec"),
         ("shadow", "off", None, "off"),
         ("rules", "off", False, False),
@@ -64,6 +71,14 @@ def refusal(name, text):
         ("engine_admin", "both", "both", "both"),
         ("sticky_s", "300", 300.0, 300),
         ("sticky_s", "off", None, "off"),
+        ("max_in_flight", "64", 64, 64),
+        ("max_in_flight", "off", None, "off"),
+        ("queue_size", "0", 0, 0),
+        ("queue_timeout_s", "2.5", 2.5, 2.5),
+        ("hold", "0", 0, 0),
+        ("hold", "off", None, "off"),
+        ("drain_settle_s", "0", 0.0, 0),
+        ("drain_timeout_s", "900", 900.0, 900),
         ("connect_timeout_s", "0.25", 0.25, 0.25),
         ("first_byte_timeout_s", "600", 600.0, 600),
         ("idle_timeout_s", "OFF", None, "off"),
@@ -108,7 +123,15 @@ def test_a_printed_value_reads_as_itself():
         ("dwell_s", [*NOT_NUMBERS, "-1"], SECONDS_OR_0),
         ("switches_per_h", [*NOT_NUMBERS, "-1", "1.5"], "a whole number, 0 or more"),
         ("adaptive", ["2", "maybe"], "true or false"),
-        ("pool", ["both", "2"], "shared or split"),
+        (
+            "switchback",
+            [*NOT_NUMBERS, "0", "0.2", "-1"],
+            "a number above 0 and up to 0.1, or off",
+        ),
+        ("pool", ["both", "2"], "shared, split or alternate"),
+        ("alternate_dwell_s", [*NOT_NUMBERS, "-1", "off"], SECONDS_OR_0),
+        ("alternate_drain_s", [*NOT_NUMBERS, "-1", "off"], SECONDS_OR_0),
+        ("alternate_step_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
         ("shadow", ["both", "auto"], "spec, plain or off"),
         ("rules", ["2", "maybe"], "true or false"),
         ("forced_share", [*NOT_NUMBERS, "0", "1.1", "-1"], "a number above 0 and up to 1, or off"),
@@ -119,6 +142,14 @@ def test_a_printed_value_reads_as_itself():
         ("first_byte_timeout_s", [*NOT_NUMBERS, "0", "-1", "never"], SECONDS_OR_OFF),
         ("idle_timeout_s", [*NOT_NUMBERS, "0", "-1", "none"], SECONDS_OR_OFF),
         ("send_timeout_s", [*NOT_NUMBERS, "0", "-1"], SECONDS_OR_OFF),
+        ("max_in_flight", [*NOT_NUMBERS, "0", "-1", "1.5"], "a whole number above 0, or off"),
+        ("queue_size", [*NOT_NUMBERS, "-1", "1.5", "off"], "a whole number, 0 or more"),
+        ("queue_timeout_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
+        ("hold", [*NOT_NUMBERS, "-1", "1.5"], "a whole number, 0 or more, or off"),
+        ("drain_settle_s", [*NOT_NUMBERS, "-1", "off"], SECONDS_OR_0),
+        ("drain_timeout_s", [*NOT_NUMBERS, "-1", "off"], SECONDS_OR_0),
+        ("metrics_port", [*NOT_NUMBERS, "-1", "65536", "80.5"], f"{PORT}, or off"),
+        ("metrics_host", ["http://a", "a:80", "a b"], HOST),
         ("probe_interval_s", [*NOT_NUMBERS, "0", "-1", "off"], SECONDS),
         ("log_level", ["verbose", "10"], "debug, info, warning or error"),
         ("log_format", ["xml"], "auto, json or text"),
@@ -146,6 +177,7 @@ def test_defaults():
         "dwell_s": 60.0,
         "switches_per_h": 12,
         "adaptive": False,
+        "switchback": None,
         "pool": "shared",
         "shadow": None,
         "rules": True,
@@ -153,6 +185,19 @@ def test_defaults():
         "force_lane": "deny",
         "engine_admin": "refuse",
         "sticky_s": None,
+        "max_in_flight": None,
+        "queue_size": 0,
+        "queue_timeout_s": 30.0,
+        "hold": None,
+        "alternate_dwell_s": 600.0,
+        "alternate_drain_s": 20.0,
+        "alternate_step_s": 120.0,
+        "spec_park": None,
+        "spec_wake": None,
+        "plain_park": None,
+        "plain_wake": None,
+        "drain_settle_s": 5.0,
+        "drain_timeout_s": 120.0,
         "connect_timeout_s": 5.0,
         "first_byte_timeout_s": None,
         "idle_timeout_s": None,
@@ -166,6 +211,14 @@ def test_defaults():
         "upstream_cert_file": None,
         "upstream_key_file": None,
         "request_usage": False,
+        "api_keys": None,
+        "api_keys_file": None,
+        "spec_api_key": None,
+        "plain_api_key": None,
+        "tls_cert_file": None,
+        "tls_key_file": None,
+        "metrics_port": None,
+        "metrics_host": None,
         "scrape_interval_s": 5.0,
         "probe_interval_s": 2.0,
         "admin_token": None,
@@ -190,6 +243,40 @@ def test_a_token_that_no_header_can_carry_is_refused_unseen(token):
     assert refusal("admin_token", token) == (
         "SPECGATE_ADMIN_TOKEN=***: must be one or more visible ASCII characters, no spaces between"
     )
+
+
+@pytest.mark.parametrize("line", ["curl 'k3y", "''", "a\nb k3y"])
+def test_a_command_that_is_none_is_refused_unseen(line):
+    assert refusal("spec_park", line) == (
+        "SPECGATE_SPEC_PARK=***: must be auto, or a program and its arguments, quoted as for a "
+        "shell, which reads none of it"
+    )
+
+
+def test_lanes_that_take_turns_need_a_queue_and_two_engines():
+    assert refusal("pool", "alternate") == (
+        "SPECGATE_QUEUE_SIZE=0: must be above 0 with SPECGATE_POOL=alternate: requests wait in "
+        "the queue while the lanes take turns"
+    )
+    same = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://a:1"}
+    turns = {"SPECGATE_POOL": "alternate", "SPECGATE_QUEUE_SIZE": "9"}
+    with pytest.raises(SettingsError, match="must be two engines"):
+        load({**same, **turns})
+    assert load({**LANES, **turns}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("queue_timeout_s", "20", "SPECGATE_QUEUE_TIMEOUT_S"),
+        ("spec_park", "stop-it", "SPECGATE_SPEC_WAKE"),
+        ("switchback", "0.1", "SPECGATE_SWITCHBACK"),
+    ],
+)
+def test_what_is_hardly_meant_with_turns_is_told(name, text, named):
+    turns = {"SPECGATE_POOL": "alternate", "SPECGATE_QUEUE_SIZE": "9"}
+    warnings = load({**LANES, **turns, env_name(name): text}).warnings
+    assert any(named in warning for warning in warnings)
 
 
 def test_what_is_shown_is_escaped_and_cut():

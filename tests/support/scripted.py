@@ -7,15 +7,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from specgate.control.admission_queue import AdmissionQueue
 from specgate.control.gate import Gate
-from specgate.core.config import PolicyConfig, ProxyConfig
-from specgate.core.errors import LaneFault
+from specgate.core.config import AdmissionConfig, PolicyConfig, ProxyConfig
+from specgate.core.errors import ClientGone, Fault, LaneFault
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
 from specgate.core.rules import RulesConfig
 from specgate.ledger.local import LocalLedger
 from specgate.proxy.forward import Forwarder
-from specgate.upstream.base import Origin, Request, Sink
+from specgate.upstream.base import Origin, Peeked, Request, Sink
 from tests.support.client import chat
 from tests.support.clocks import ManualClock
 from tests.support.observer import Recorder
@@ -40,6 +41,9 @@ class ScriptedResponse:
     closed: int = 0
     reason: bytes = b""
     trailers: Pairs = field(default_factory=list)
+
+    async def peek(self, undecided: Callable[[bytes], bool], within_s: float) -> Peeked:
+        return Peeked(b"".join(self.pieces), complete=self.fault is None)
 
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
         for piece in self.pieces:
@@ -111,16 +115,19 @@ class ScriptedDownstream:
     async def read(self) -> bytes | None:
         return self._body.pop() if self._body else None
 
-    def on_gone(self, tell: Callable[[], None] | None) -> None:
+    def last(self) -> None:
+        """It has no connection to end."""
+
+    def on_gone(self, tell: Callable[[Fault], None] | None) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
         if tell is not None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch(tell))
 
-    async def _watch(self, tell: Callable[[], None]) -> None:
+    async def _watch(self, tell: Callable[[Fault], None]) -> None:
         await self.left.wait()
-        tell()
+        tell(ClientGone("the client left"))
 
     async def start(self, status: int, reason: bytes, headers: Pairs) -> None:
         await self._starting()
@@ -158,6 +165,7 @@ def bench(upstream: ScriptedUpstream, config: ProxyConfig | None = None) -> Benc
     )
     forwarder = Forwarder(
         gate=gate,
+        queue=AdmissionQueue(gate, AdmissionConfig()),
         upstream=upstream,
         config=config or ProxyConfig(),
         retry_after_s=1,

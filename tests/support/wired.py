@@ -11,6 +11,7 @@ from typing import Any, cast
 from specgate.core.errors import Fault
 from specgate.proxy.downstream import Downstream
 from specgate.proxy.forward import Forwarder
+from specgate.proxy.keys import Keyring
 from specgate.proxy.limits import Limits
 from specgate.proxy.protocol import GateProtocol
 from tests.support.requests_oracle import Asked
@@ -121,6 +122,7 @@ async def converse(pieces: Iterable[bytes], limits: Limits | None = None) -> tup
         protocol = GateProtocol(
             app=own,
             forwarder=cast("Forwarder", forwarder),
+            keyring=Keyring(),
             limits=limits or Limits(),
             server_state=state,
             state={},

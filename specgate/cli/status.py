@@ -1,0 +1,205 @@
+"""`specgate status`: a running gate on one page of a terminal."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import httpx2
+from pydantic import ValidationError
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from specgate import __version__
+from specgate.admin.models import Status
+from specgate.cli.status_page import page
+from specgate.settings.addresses import is_host
+
+WRONG, NO_ANSWER = 1, 4
+EVERY_S = 1.0
+TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
+WIDTH = 100
+"""Of a page that no terminal shows."""
+
+PATH = "/_specgate/status"
+ANSWER_LIMIT = 1 << 20
+"""Bytes of an answer; a status has some three thousand."""
+
+EPILOG = """\b
+Examples:
+  specgate status
+      the gate on this machine, once
+  specgate status --watch
+      every second, until ^C
+  specgate status --url http://10.0.0.5:8400 --json
+      for scripts: the document that GET /_specgate/status gives
+
+Times, tokens a second and errors of the lanes are those of the last half minute.
+
+Exit status: 0 a gate answered, 1 what answers there is no gate, or one of another version, 2 wrong
+usage, 4 nothing answers, 130 interrupted, which is how --watch ends.
+"""
+
+
+class NoStatus(click.ClickException):
+    """One line, and the exit status that it stands for."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # of this one, and not of the class
+
+
+class UrlParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """Where a gate listens."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _is_address(value):
+            self.fail("must be a gate's address, such as http://127.0.0.1:8400", param, ctx)
+        if "@" in value:
+            self.fail("must not hold a user name or password: reading needs none", param, ctx)
+        return value.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    named = parts.scheme in ("http", "https") and is_host(parts.hostname or "")
+    return named and port != 0 and not (parts.query or parts.fragment)
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--url",
+    type=UrlParam(),
+    metavar="URL",
+    default="http://127.0.0.1:8400",
+    show_default=True,
+    help="Where the gate listens.",
+)
+@click.option("--watch", is_flag=True, help="Again every second, until ^C.")
+@click.option(
+    "--json", "wants_json", is_flag=True, help="The status document; with --watch one a line."
+)
+def status(*, url: str, watch: bool, wants_json: bool) -> None:
+    """Show a running gate: the lane that serves and why, and how far it is from switching.
+
+    The load against the band; each lane's health, requests in flight, tokens a second, TTFT and
+    TPOT; accept length against break-even; what the gate has gained; the last switches.
+    """
+    with httpx2.Client(trust_env=False, timeout=TIMEOUT) as http:
+        gate = Gate(http, url)
+        if wants_json:
+            _documents(gate, watch=watch)
+        elif watch:
+            _watch(gate, _console())
+        else:
+            console = _console()
+            console.print(page(gate.status(), url, console.width))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A gate's address, asked."""
+
+    http: httpx2.Client
+    url: str
+
+    def document(self) -> Any:
+        """What it says, decoded. Raises NoStatus."""
+        body = bytearray()
+        try:
+            with self.http.stream("GET", self.url + PATH) as reply:
+                for piece in reply.iter_bytes():
+                    body += piece
+                    if len(body) > ANSWER_LIMIT:
+                        raise NoStatus(f"{self.url}: no specgate: its answer has no end", WRONG)
+        except (httpx2.HTTPError, OSError) as error:
+            raise NoStatus(
+                f"no gate answers at {self.url} ({_why(error)}); --url names another", NO_ANSWER
+            ) from None
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if reply.status_code != 200 or not isinstance(found, dict) or "in_flight" not in found:
+            answered = f"{PATH} answered {reply.status_code}"
+            raise NoStatus(f"{self.url}: no specgate ({answered})", WRONG)
+        return found
+
+    def status(self) -> Status:
+        """The same, read. Raises NoStatus."""
+        found = self.document()
+        try:
+            return Status.model_validate(found)
+        except ValidationError:
+            version = str(found.get("version"))[:20]
+            raise NoStatus(
+                f"the gate at {self.url} is of version {version!r}, and this is {__version__}: "
+                "--json prints what it says",
+                WRONG,
+            ) from None
+
+
+def _documents(gate: Gate, *, watch: bool) -> None:
+    if not watch:
+        click.echo(json.dumps(gate.document(), indent=2))
+        return
+    while True:
+        click.echo(json.dumps(gate.document(), separators=(",", ":")))
+        time.sleep(EVERY_S)
+
+
+def _watch(gate: Gate, console: Console) -> None:
+    """In place on a terminal, else a page below the other."""
+    pages = _pages(gate, console)
+    if not console.is_terminal:
+        for shown in pages:
+            console.print(shown, "")
+        return
+    first = next(pages)
+    # Started with nothing to draw: what interrupts its first drawing leaves the screen as it is.
+    with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        for shown in chain((first,), pages):
+            live.update(shown, refresh=True)
+
+
+def _pages(gate: Gate, console: Console) -> Iterator[RenderableType]:
+    """A page a second. A gate that stops answering stays on show, with how long ago it did. Raises
+    NoStatus where it does not answer the first time."""
+    last, seen_at = gate.status(), time.monotonic()
+    trouble = ""
+    while True:
+        yield page(last, gate.url, console.width, trouble)
+        time.sleep(EVERY_S)
+        try:
+            last, seen_at, trouble = gate.status(), time.monotonic(), ""
+        except NoStatus as error:
+            ago = time.monotonic() - seen_at
+            trouble = f"{error.format_message()}; what follows is from {ago:.0f} s ago"
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, httpx2.ConnectTimeout):
+        return "no connection in 3 s"
+    if isinstance(error, httpx2.TimeoutException):
+        return "no answer in 5 s"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
