@@ -13,6 +13,7 @@ figures in docs/explanation/policy.md are from here.
 import argparse
 import asyncio
 import json
+import logging
 import socket
 import statistics
 import tempfile
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import structlog
 
 from specgate.bench.prompts import load as load_prompts
 from specgate.bench.shipped import shipped, single
@@ -75,7 +77,7 @@ async def ramp(
                     "max_tokens": options.max_tokens,
                     "temperature": options.temperature,
                     "seed": first + turn * step,
-                    "ignore_eos": True,
+                    "ignore_eos": not options.natural_stop,
                 }
                 reply = await client.post("/v1/chat/completions", json=body)
                 reply.raise_for_status()
@@ -157,12 +159,16 @@ def line(run: Run) -> str:
 
 
 def summary(runs: list[Run]) -> str:
-    """The gate's time over the better and over the worse fixed lane's, by the medians."""
-    took = {way: statistics.median(run.took_s for run in runs if run.way == way) for way in WAYS}
+    """The gate's time over the better and over the worse fixed lane's, by the medians: of the time
+    for a thousand tokens, as answers that stop where they like are not equally long."""
+    took = {
+        way: statistics.median(1000 * run.took_s / run.tokens for run in runs if run.way == way)
+        for way in WAYS
+    }
     better, worse = sorted((took["plain"], took["spec"]))
     return (
-        f"median: gate {took['gate']:.1f} s, plain {took['plain']:.1f} s, "
-        f"spec {took['spec']:.1f} s; "
+        f"a thousand tokens: gate {took['gate']:.2f} s, plain {took['plain']:.2f} s, "
+        f"spec {took['spec']:.2f} s; "
         f"gate / better {took['gate'] / better:.3f}, gate / worse {took['gate'] / worse:.3f}"
     )
 
@@ -177,6 +183,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--prompts", default="builtin")
     parser.add_argument("--model", default="sim")
     parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--natural-stop", action="store_true")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument(
         "--levels",
@@ -193,4 +200,6 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    # A line for each request would be most of what is printed.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     asyncio.run(main(arguments()))
