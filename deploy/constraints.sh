@@ -9,7 +9,7 @@ home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 
 "$python" -m venv "$home"
-"$home/bin/python" -m pip install --quiet --disable-pip-version-check .
+"$home/bin/python" -m pip install --quiet --disable-pip-version-check '.[otel]'
 frozen=$("$home/bin/python" -m pip --disable-pip-version-check freeze --exclude specgate)
 {
   echo "# All that the image installs besides specgate itself. Written by deploy/constraints.sh."

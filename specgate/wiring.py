@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -48,6 +49,7 @@ from specgate.telemetry.lines import LineWriter
 from specgate.telemetry.logs import Logs, listener_failed
 from specgate.telemetry.metrics import Metrics
 from specgate.telemetry.switches import Switches
+from specgate.telemetry.tracing import Tracing, exporting, no_spans
 from specgate.upstream.base import Origin, Upstream
 from specgate.upstream.httpx import HttpxUpstream
 from specgate.upstream.pool import PooledUpstream
@@ -90,7 +92,10 @@ def build(
     lines: LineWriter | None = None,
 ) -> Service:
     """Join the rooms. `observers` listen besides metrics and logs; `lines`: see `Logs`."""
-    listeners: list[Observer] = [Logs(lines), *observers]
+    tracing = _tracing(settings)
+    # It tells the time of a request's end, so it hears of it first.
+    first: list[Observer] = [] if tracing is None else [tracing]
+    listeners: list[Observer] = [*first, Logs(lines, settings.log_sample), *observers]
     observe = broadcast(listeners, listener_failed)
     origins = {
         Lane.SPEC: Origin.of(Lane.SPEC, settings.spec_url, settings.authorization(Lane.SPEC)),
@@ -112,6 +117,7 @@ def build(
         disagreement=gate.disagreement,
         clock=time.monotonic,
         version=__version__,
+        spans=no_spans if tracing is None else tracing.counts,
     )
     history = History(
         view=gate.view, engines=lambda: scraper.latest, clock=time.monotonic, wall=time.time
@@ -146,6 +152,7 @@ def build(
         observe=observe,
         clock=time.monotonic,
         new_id=_ids(),
+        traced=tracing is not None,
     )
     reloader = Reloader(
         gate=gate,
@@ -181,7 +188,7 @@ def build(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with probe_client(tls) as client:
+        async with probe_client(tls) as client, exporting(tracing):
             prober = Prober(gate=gate, client=client, observe=observe, clock=time.monotonic)
             loops = [
                 Loop(
@@ -353,6 +360,21 @@ def _trying(trials: Trials | None) -> list[Loop]:
     if trials is None:
         return []
     return [Loop(name="switchback", every_s=TRIALS_EVERY_S, turn=_turn(trials.turn))]
+
+
+def _tracing(settings: Settings) -> Tracing | None:
+    if not settings.otel:
+        return None
+    # Here and not above: it needs the extra `otel`, and loads a client of its own.
+    from specgate.telemetry.spans import OtlpSpans
+
+    return Tracing(
+        OtlpSpans(__version__),
+        share=settings.otel_sample,
+        scheme="http" if settings.tls_cert_file is None else "https",
+        wall=time.time_ns,
+        draw=random.random,
+    )
 
 
 def _seed() -> int:

@@ -155,7 +155,7 @@ def guessed(text: str, name: str) -> Format:
     if start.startswith("{"):
         try:
             first = json.loads(start.splitlines()[0])
-        except ValueError:
+        except (ValueError, RecursionError):
             return "vllm"
         return "sglang" if name.endswith(".jsonl") or "mean_e2e_latency_ms" in first else "vllm"
     return "csv"

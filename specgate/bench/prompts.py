@@ -139,7 +139,7 @@ def _parsed(data: bytes, where: str) -> tuple[Prompt, ...]:
         else:
             lines = enumerate(data.splitlines(), 1)
             rows = [(n, msgspec.json.decode(line)) for n, line in lines if line.strip()]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Misused(f"{where}: not JSON: {error}") from error
     prompts = []
     for number, row in rows:

@@ -131,7 +131,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_bytes().splitlines():
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             yield value
@@ -195,7 +195,7 @@ def write_environment(folder: Path, run: dict[str, Any]) -> int:
 def _object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Misused(f"{path} is not what a bench wrote: {error}") from error
     if not isinstance(found, dict):
         raise Misused(f"{path} is not what a bench wrote")

@@ -30,10 +30,10 @@ def rows_of_results(arm: str, text: str) -> list[Row]:
     """Of one arm's file, in either form. Raises ImportRefusedError."""
     try:
         results = [json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             results = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ImportRefusedError(f"{arm}: not JSON: {error}") from error
     if not results:
         raise ImportRefusedError(f"{arm}: no result in it")

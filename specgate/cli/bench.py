@@ -23,7 +23,8 @@ from specgate.bench.slo import Slo
 from specgate.bench.stage import Bench, paced
 from specgate.bench.sweep import Outcome, run
 from specgate.cli.bench_values import ARM, DURATION, LIMITS, NUMBERS, RATES
-from specgate.cli.bench_words import conclusion, intention
+from specgate.cli.bench_words import conclusion, intended, intention
+from specgate.cli.values import ENGINE_URL, KEY, NAME, Finite
 from specgate.core.lanes import Lane
 from specgate.core.profile import Objective
 
@@ -45,13 +46,24 @@ Examples:
   What it would do, and for how long:
     specgate bench --spec-url ... --plain-url ... --budget 2h --dry-run
 
-Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (`--resume` goes on).
+Exit status: 0 decided, 1 a file could not be written, 2 wrong usage, 3 inconclusive, 4 void,
+130 interrupted (`--resume` goes on).
 """
 
 
-@click.command(epilog=EPILOG)
-@click.option("--spec-url", metavar="URL", help="The speculating engine: short for --arm spec=URL.")
-@click.option("--plain-url", metavar="URL", help="The plain engine: short for --arm plain=URL.")
+@click.command(epilog=EPILOG, short_help="Measure from which load on speculation stops paying.")
+@click.option(
+    "--spec-url",
+    type=ENGINE_URL,
+    metavar="URL",
+    help="The speculating engine: short for --arm spec=URL.",
+)
+@click.option(
+    "--plain-url",
+    type=ENGINE_URL,
+    metavar="URL",
+    help="The plain engine: short for --arm plain=URL.",
+)
 @click.option(
     "--arm",
     "arms",
@@ -118,9 +130,7 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
     show_default=True,
     help="Always --max-tokens tokens, or (`--natural-stop`) as many as the model likes.",
 )
-@click.option(
-    "--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True, help="Sampling."
-)
+@click.option("--temperature", type=Finite(0, 2), default=0.0, show_default=True, help="Sampling.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of order and sampling.")
 @click.option(
     "--api",
@@ -132,16 +142,22 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
 @click.option(
     "--stream/--no-stream", default=True, show_default=True, help="Without it no TTFT, no TPOT."
 )
-@click.option("--model", metavar="NAME", help="Without it, what each engine says it serves.")
 @click.option(
-    "--api-key", metavar="KEY", envvar="OPENAI_API_KEY", help="Also OPENAI_API_KEY; never recorded."
+    "--model", type=NAME, metavar="NAME", help="Without it, what each engine says it serves."
+)
+@click.option(
+    "--api-key",
+    type=KEY,
+    metavar="KEY",
+    envvar="OPENAI_API_KEY",
+    help="Also OPENAI_API_KEY; never recorded.",
 )
 @click.option(
     "--extra-body", metavar="JSON", default="{}", help="Members to add to each request's body."
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.03,
     show_default=True,
     help="Differences within it are ties.",
@@ -162,6 +178,12 @@ Exit status: 0 decided, 2 wrong usage, 3 inconclusive, 4 void, 130 interrupted (
 )
 @click.option("--resume", is_flag=True, help="Go on with what --out holds.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its expected time, and stop.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The profile itself instead of tables; with --dry-run the plan as one JSON object.",
+)
 def bench(
     *,
     spec_url: str | None,
@@ -184,6 +206,7 @@ def bench(
     objective: Objective,
     slo: Slo | None,
     dry_run: bool,
+    as_json: bool,
     **rest: Any,
 ) -> None:
     """Measure from which load on speculation stops paying, on your engines, with your prompts.
@@ -226,9 +249,13 @@ def bench(
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if dry_run:
-                intention(asked, runner.run(paced(asked)))
+                pace = runner.run(paced(asked))
+                if as_json:
+                    click.echo(json.dumps(intended(asked, pace), indent=2))
+                else:
+                    intention(asked, pace)
                 return
-            code = _measured(asked, runner)
+            code = _measured(asked, runner, as_json=as_json)
     except BenchFault as fault:
         click.echo(f"Error: {fault}", err=True)
         if isinstance(fault, Unreachable) and asked.out.exists():
@@ -237,7 +264,7 @@ def bench(
     sys.exit(code)
 
 
-def _measured(asked: Bench, runner: asyncio.Runner) -> int:
+def _measured(asked: Bench, runner: asyncio.Runner, *, as_json: bool) -> int:
     """The exit code."""
     try:
         with OnConsole(Console(stderr=True)) as teller:
@@ -253,7 +280,7 @@ def _measured(asked: Bench, runner: asyncio.Runner) -> int:
         return INTERRUPTED
     if outcome.spent:
         click.echo("the budget is spent: --resume with a new --budget goes on", err=True)
-    decided = conclusion(asked.out, asked.margin, asked.objective)
+    decided = conclusion(asked.out, asked.margin, asked.objective, as_json=as_json)
     for void in outcome.voids:
         click.echo(f"void: {void}", err=True)
     if outcome.voids:
@@ -273,7 +300,7 @@ def _arms(
     names = [name for name, _ in given]
     if len(set(names)) != len(names):
         raise click.UsageError(f"an arm has a name of its own; these are {', '.join(names)}")
-    return tuple(Arm(name=name, url=url.rstrip("/"), api_key=key) for name, url in given)
+    return tuple(Arm(name=name, url=url, api_key=key) for name, url in given)
 
 
 def _comparable(
@@ -293,7 +320,7 @@ def _comparable(
 def _members(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"no JSON: {error}", param_hint="--extra-body") from error
     if not isinstance(found, dict):
         raise click.BadParameter("it is no JSON object", param_hint="--extra-body")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from specgate.bench.slo import Slo, slo
+from specgate.cli.values import ENGINE_URL
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
@@ -67,9 +68,9 @@ class NamedUrl(click.ParamType[tuple[str, str]]):
         if isinstance(value, tuple):
             return value
         name, _, url = str(value).partition("=")
-        if not _NAME.fullmatch(name) or not url.startswith(("http://", "https://")):
+        if not _NAME.fullmatch(name):
             self.fail(f"{value!r} is no NAME=URL, such as spec=http://127.0.0.1:30000", param, ctx)
-        return name, url
+        return name, ENGINE_URL.convert(url, param, ctx)
 
 
 class Limits(click.ParamType[Slo]):

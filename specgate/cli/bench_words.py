@@ -1,4 +1,4 @@
-"""What `specgate bench` prints to stdout: the plan before, the findings after."""
+"""What `specgate bench` prints to stdout: the plan before, the findings after, or as JSON."""
 
 import sys
 from pathlib import Path
@@ -7,15 +7,15 @@ import click
 from rich.console import Console
 
 from specgate.bench.concluding import PROFILE, conclude, undecided
-from specgate.bench.plan import Pace
+from specgate.bench.plan import Pace, Plan
 from specgate.bench.progress import duration
 from specgate.bench.rate_table import doubts, rate_tables
-from specgate.bench.rates import RatePlan
+from specgate.bench.rates import RateBlock, RatePlan
 from specgate.bench.stage import Bench
 from specgate.bench.table import tables
 from specgate.bench.wording import headline
 from specgate.cli.report import in_a_line
-from specgate.core.profile import Objective
+from specgate.core.profile import Objective, dumps
 
 
 def intention(asked: Bench, pace: Pace) -> None:
@@ -44,29 +44,76 @@ def intention(asked: Bench, pace: Pace) -> None:
 def _arrivals(asked: Bench, rates: RatePlan, pace: Pace) -> None:
     total_s = 0.0
     for block in rates.blocks():
-        cells = [
-            rates.cell_s(block.rate, pace.request_s(arm, 1, block.group.max_tokens) or 0.0)
-            for arm in rates.plan.arms
-        ]
-        total_s += sum(cells)
+        block_s = _at_rate_s(rates, block, pace)
+        total_s += block_s
         length = "" if block.group.context is None else f"context {block.group.context}, "
         click.echo(
             f"  {block.label:6s} {length}{block.group.max_tokens} output tokens, repeat "
             f"{block.repeat + 1}: {', '.join(rates.order(block))}; {rates.warming(block.rate)} "
             f"arrivals to warm up, {rates.counted(block.rate)} that count, each; about "
-            f"{duration(sum(cells))}"
+            f"{duration(block_s)}"
         )
     click.echo(f"in all about {duration(total_s)}, more where an arm queues")
     if asked.budget_s is not None:
         click.echo(f"budget: {duration(asked.budget_s)}")
 
 
-def conclusion(folder: Path, margin: float, objective: Objective) -> bool:
-    """Analyse what the folder holds, write its profile, print both; whether that decides it."""
+def intended(asked: Bench, pace: Pace) -> dict[str, object]:
+    """The same for scripts: arms, blocks in their order, expected seconds."""
+    blocks = _levels(asked.plan, pace) if asked.rates is None else _rates(asked.rates, pace)
+    return {
+        "arms": {arm.name: arm.url for arm in asked.arms},
+        "blocks": blocks,
+        "budget_s": asked.budget_s,
+    }
+
+
+def _levels(plan: Plan, pace: Pace) -> list[dict[str, object]]:
+    return [
+        {
+            **block.place,
+            "arms": plan.order(block),
+            "warm_up": plan.warming(block.concurrency),
+            "requests": plan.measured(block.concurrency),
+            "expected_s": round(pace.block_s(plan, block), 3),
+        }
+        for block in plan.blocks()
+    ]
+
+
+def _rates(rates: RatePlan, pace: Pace) -> list[dict[str, object]]:
+    return [
+        {
+            **block.place,
+            "arms": rates.order(block),
+            "warm_up": rates.warming(block.rate),
+            "requests": rates.counted(block.rate),
+            "expected_s": round(_at_rate_s(rates, block, pace), 3),
+        }
+        for block in rates.blocks()
+    ]
+
+
+def _at_rate_s(rates: RatePlan, block: RateBlock, pace: Pace) -> float:
+    """What a block of arrivals takes at least; more where an arm queues."""
+    return sum(
+        rates.cell_s(block.rate, pace.request_s(arm, 1, block.group.max_tokens) or 0.0)
+        for arm in rates.plan.arms
+    )
+
+
+def conclusion(folder: Path, margin: float, objective: Objective, *, as_json: bool) -> bool:
+    """Analyse what the folder holds, write its profile, print both; whether that decides it.
+    `as_json`: the profile alone to stdout, and where things are to stderr."""
     profile = conclude(folder, margin, objective)
     if profile is None:
-        click.echo("Not decided: nothing was measured that counts.")
+        click.echo("Not decided: nothing was measured that counts.", err=as_json)
         return False
+    if as_json:
+        click.echo(dumps(profile), nl=False)
+        click.echo(f"Profile: {folder / PROFILE}", err=True)
+        click.echo(in_a_line(profile, folder), err=True)
+        return undecided(profile) is None
     # A pipe has no width: nothing is cut or wrapped there.
     console = Console(width=None if sys.stdout.isatty() else 200)
     for table in [*(tables(profile) if profile.levels else []), *rate_tables(profile)]:

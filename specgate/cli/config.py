@@ -7,14 +7,26 @@ import click
 from specgate.settings import Loaded, kind_of, load
 from specgate.settings.kinds import Written
 
+EPILOG = """\b
+Examples:
+  specgate config
+      what this shell's environment gives
+  SPECGATE_CONFIG=specgate.toml specgate config
+      the same with a file beneath it: is it right, before a reload?
+  specgate config --json | jq -r .settings.threshold.source
+      for scripts
 
-@click.command
+Exit status: 0 printed, 2 a setting is wrong or missing, or wrong usage.
+"""
+
+
+@click.command(epilog=EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def config(*, as_json: bool) -> None:
     """Print the settings in force and where each came from.
 
-    Secrets are masked. Warnings go to stderr. Exits with 2, and a line for each problem, if a
-    setting is wrong or missing.
+    Secrets are masked. Warnings go to stderr, and so does a line for each problem if a setting is
+    wrong or missing.
     """
     loaded = load()
     if as_json:

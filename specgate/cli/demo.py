@@ -11,21 +11,43 @@ from rich.live import Live
 from rich.table import Table
 
 from specgate.admin.pages import UI
+from specgate.cli.completion import Completions, beginning
+from specgate.cli.values import Finite
 from specgate.core.lanes import Lane
 from specgate.demo import DEFAULT_PROFILE, Look, Options, Result, Stage, staged
 from specgate.demo import ramp as run_ramp
+from specgate.sim.profiles import profile_names
 from specgate.telemetry.logs import set_up
 
 
-@click.command()
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> Completions:
+    return beginning(profile_names(), incomplete)
+
+
+EPILOG = """\b
+Examples:
+  specgate demo
+      watch, then try it yourself with curl
+  specgate demo --once --json out.json
+      for scripts
+  specgate demo --profile reference
+      a deployment where speculation never pays
+
+Exit status: 0 done, 1 the port is taken, or with --once a request failed, 2 wrong
+usage, 130 interrupted.
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Watch a gate choose, between two simulated engines.")
 @click.option(
     "--once", is_flag=True, help="Exit after the ramp, with status 1 if a request failed."
 )
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the ramp's figures to this file.",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="Write the ramp's figures as JSON; `-` for stdout, and the table to stderr.",
 )
 @click.option(
     "--port",
@@ -38,23 +60,24 @@ from specgate.telemetry.logs import set_up
     "--profile",
     default=DEFAULT_PROFILE,
     show_default=True,
+    shell_complete=_names,
     help="Measured curves for the simulated engines to follow; a wrong name lists them all.",
 )
 @click.option(
     "--level-seconds",
-    type=click.FloatRange(0.5, 600),
+    type=Finite(0.5, 600),
     default=6.0,
     show_default=True,
     help="How long each level of load lasts.",
 )
 @click.option(
     "--time-scale",
-    type=click.FloatRange(0.1, 50),
+    type=Finite(0.1, 50),
     default=4.0,
     show_default=True,
     help="How many times faster than real the engines' time runs.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of words and acceptance.")
 def demo(
     *,
     once: bool,
@@ -67,12 +90,11 @@ def demo(
 ) -> None:
     """Watch a gate choose: two simulated engines, a load that rises and falls.
 
-    \b
-    Examples:
-      specgate demo                         watch, then try it yourself with curl
-      specgate demo --once --json out.json  for scripts
-      specgate demo --profile reference     a deployment where speculation never pays
+    On a terminal a live table, elsewhere a line a level at the end. Then the gate stays up, to be
+    tried, until ^C.
     """
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.BadParameter(f"{json_file.parent}: no such folder", param_hint="--json")
     options = Options(
         profile=profile, level_s=level_seconds, time_scale=time_scale, port=port, seed=seed
     )
@@ -82,17 +104,22 @@ def demo(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--profile") from None
     except OSError as error:
+        if error.filename is not None:
+            raise
         raise click.ClickException(f"--port {port}: {error.strerror or error}") from None
     if once and (result.errors or result.in_flight_at_end):
         sys.exit(1)
 
 
 async def _run(options: Options, *, stay: bool, json_file: Path | None) -> Result:
-    console = Console()
+    as_json = str(json_file) == "-"
+    console = Console(stderr=as_json)
     async with staged(options) as stage:
         _introduce(console, stage)
         result = await _watched(console, stage)
-        if json_file is not None:
+        if as_json:
+            click.echo(result.as_json())
+        elif json_file is not None:
             await asyncio.to_thread(json_file.write_text, result.as_json() + "\n", "utf-8")
         _conclude(console, result)
         if stay:

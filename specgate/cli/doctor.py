@@ -12,13 +12,13 @@ import uvloop
 from specgate.bench.plan import LEVELS
 from specgate.cli.doctor_words import as_json, page
 from specgate.cli.profile_files import PROFILE
+from specgate.cli.values import ENGINE_URL, KEY
 from specgate.core.lanes import Lane
 from specgate.core.profile import Profile
 from specgate.doctor.asking import ask
 from specgate.doctor.faults import DoctorFault
 from specgate.doctor.judging import assigned, judge
 from specgate.doctor.reading import Asked, facts_of
-from specgate.settings.addresses import LANE_URL
 
 WRONG, INTERRUPTED = 1, 130
 
@@ -36,36 +36,25 @@ Examples:
 It takes 5 to 30 s, and sends each engine one request of 48 tokens.
 
 Exit status: 0 nothing wrong (notes at most), 1 warnings or errors, 2 wrong usage, key or address,
-4 an engine that does not answer.
+4 an engine that does not answer, 130 interrupted.
 """
 
 
-class UrlParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
-    """An engine's address, as the gate takes a lane's."""
-
-    name = "url"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(LANE_URL.read(value))
-        except ValueError as error:
-            return self.fail(f"{LANE_URL.show(value)} {error}", param, ctx)
-
-
-URL = UrlParam()
-
-
-@click.command(epilog=EPILOG)
-@click.argument("urls", nargs=-1, type=URL, metavar="[URL]...")
-@click.option("--spec-url", type=URL, metavar="URL", help="The engine that speculates.")
-@click.option("--plain-url", type=URL, metavar="URL", help="The engine that does not.")
+@click.command(
+    epilog=EPILOG, short_help="Say what would spoil a measurement of these engines, or a gate."
+)
+@click.argument("urls", nargs=-1, type=ENGINE_URL, metavar="[URL]...")
+@click.option("--spec-url", type=ENGINE_URL, metavar="URL", help="The engine that speculates.")
+@click.option("--plain-url", type=ENGINE_URL, metavar="URL", help="The engine that does not.")
 @click.option(
     "--profile",
     type=PROFILE,
     metavar="NAME|FILE",
     help="What was measured: its levels, its threshold, its break-even accept lengths.",
 )
-@click.option("--api-key", metavar="KEY", envvar="OPENAI_API_KEY", help="Also OPENAI_API_KEY.")
+@click.option(
+    "--api-key", type=KEY, metavar="KEY", envvar="OPENAI_API_KEY", help="Also OPENAI_API_KEY."
+)
 @click.option("--json", "wants_json", is_flag=True, help="One JSON object instead of a page.")
 def doctor(
     *,

@@ -8,8 +8,12 @@ from specgate.bench.export import TARGETS, ExportError, InconclusiveError, Targe
 from specgate.cli.profile_files import INCONCLUSIVE, PROFILE
 from specgate.core.profile import Profile
 
+EPILOG = """Exit status: 0 written, 2 wrong usage, or what the format cannot hold, 3 the profile
+does not decide.
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("profile", type=PROFILE, metavar="NAME|FILE")
 @click.option(
     "--to", type=click.Choice(TARGETS), required=True, help="The engine whose table to write."
@@ -35,7 +39,6 @@ def export(
     """Write the engine's own table of draft lengths by batch size.
 
     What its format cannot hold is a comment in the table, or stands on stderr where it takes none.
-    Exits with 3 if the profile does not decide.
 
     \b
     Examples:

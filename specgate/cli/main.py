@@ -1,8 +1,9 @@
 """The command `specgate`: its group, and the exit codes that all its commands share.
 
-0 done, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void, 130 interrupted.
+0 done, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void or no answer, 130 interrupted.
 """
 
+import errno
 import importlib
 import importlib.util
 import sys
@@ -25,6 +26,7 @@ COMMANDS = {
     "report": "specgate.cli.report:report",
     "replay": "specgate.cli.replay:replay",
     "status": "specgate.cli.status:status",
+    "completion": "specgate.cli.completion:completion",
 }
 
 EXAMPLES = """\b
@@ -36,6 +38,11 @@ Examples:
       a gate between two engines, on 127.0.0.1:8400
   specgate config
       the settings that serve would use, and where each came from
+
+Exit status: 0 done or decided, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void or no
+answer, 130 interrupted. Each command's --help says which of them it has, and for what.
+
+Colour is for terminals alone, and for none where NO_COLOR is set.
 """
 
 
@@ -76,6 +83,18 @@ class LazyGroup(click.Group):
                 raise
             warnings = [f"warning: {warning}" for warning in error.warnings]
             raise Refused("\n".join([*error.problems, *warnings])) from error
+        except OSError as error:
+            # A file that cannot be read or written, or a full disk, is no bug: one line.
+            if error.filename is None and error.errno != errno.ENOSPC:
+                raise
+            raise click.ClickException(_file_trouble(error)) from error
+
+
+def _file_trouble(error: OSError) -> str:
+    why = error.strerror or str(error)
+    if error.filename is None:
+        return why
+    return f"{click.format_filename(error.filename)}: {why}"
 
 
 @click.group(

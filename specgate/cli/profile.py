@@ -23,12 +23,13 @@ from specgate.bench.results import rows_of_results
 from specgate.bench.table import tables
 from specgate.bench.wording import headline
 from specgate.cli.profile_files import PROFILE, exit_code_of
+from specgate.cli.values import NAME, Finite
 from specgate.core.crossover import MARGIN
 from specgate.core.profile import Fingerprint, Profile, dumps
 
 _MARGIN = click.option(
     "--margin",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Finite(0, 1, max_open=True),
     default=MARGIN,
     show_default=True,
     help="Differences below this share are worth nothing.",
@@ -39,7 +40,22 @@ _OUT = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="The profile itself, not a table.")
 
 
-@click.group()
+GROUP_EPILOG = """\b
+Examples:
+  specgate profile show bench/profile.json
+  specgate profile import table.csv --out profile.json
+  specgate profile merge monday.json tuesday.json --out both.json
+
+Exit status: 0 done, 1 it could not be written, 2 wrong usage, or a file that is no profile,
+3 what was made does not decide.
+"""
+SHOW_EPILOG = "Exit status: 0 printed, 2 wrong usage, or a file that is no profile."
+MADE_EPILOG = """Exit status: 0 decided, 1 it could not be written, 2 wrong usage, or files that do
+not do, 3 not decided.
+"""
+
+
+@click.group(epilog=GROUP_EPILOG)
 def profile() -> None:
     """Look at profiles, import them, put them together.
 
@@ -48,7 +64,7 @@ def profile() -> None:
     """
 
 
-@profile.command()
+@profile.command(epilog=SHOW_EPILOG)
 @click.argument("profile", type=PROFILE, metavar="NAME|FILE")
 @_JSON
 def show(*, profile: Profile, as_json: bool) -> None:
@@ -64,7 +80,7 @@ def show(*, profile: Profile, as_json: bool) -> None:
         print_tables(profile)
 
 
-@profile.command("import")
+@profile.command("import", epilog=MADE_EPILOG)
 @click.argument("files", nargs=-1, required=True, metavar="[ARM=]FILE...")
 @click.option(
     "--format",
@@ -75,7 +91,9 @@ def show(*, profile: Profile, as_json: bool) -> None:
     help="Of the files: a table, or the results of SGLang's or vLLM's own tool.",
 )
 @_MARGIN
-@click.option("--model", metavar="NAME", help="The model that was measured, for the record.")
+@click.option(
+    "--model", type=NAME, metavar="NAME", help="The model that was measured, for the record."
+)
 @_OUT
 @_JSON
 def import_(
@@ -91,8 +109,7 @@ def import_(
 
     A table in CSV or Markdown has the columns concurrency, spec and plain, in tok/s. Results of
     `sglang.bench_serving` (JSON Lines) and of `vllm bench serve --save-result` (JSON) are files of
-    one arm each, with --max-concurrency. Rows of one concurrency count as repeats. Exits with 3 if
-    they do not decide.
+    one arm each, with --max-concurrency. Rows of one concurrency count as repeats.
 
     \b
     Examples:
@@ -108,7 +125,7 @@ def import_(
     _write(made, out, as_json=as_json)
 
 
-@profile.command()
+@profile.command(epilog=MADE_EPILOG)
 @click.argument("files", nargs=-1, required=True, type=PROFILE, metavar="FILE...")
 @_MARGIN
 @_OUT
@@ -117,7 +134,11 @@ def merge(*, files: tuple[Profile, ...], margin: float, out: TextIO | None, as_j
     """Put profiles together: more repeats, levels, arms or lengths.
 
     Of one length of prompts and outputs, repeats are put together and judged again. Other lengths
-    stand side by side. Exits with 3 if they do not decide.
+    stand side by side.
+
+    \b
+    Example:
+      specgate profile merge monday.json tuesday.json --out both.json
     """
     try:
         made = merged(files, rules=Rules(margin=margin))

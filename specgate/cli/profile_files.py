@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from specgate.cli.completion import Completions, named
 from specgate.core.profile import Profile, ProfileError, loads
 from specgate.core.shape import Shape
 
@@ -37,6 +38,13 @@ class ProfileParam(click.ParamType):  # type: ignore[type-arg]  # generic since 
             return self.fail(f"{value}: not UTF-8 text", param, ctx)
         except ProfileError as error:
             return self.fail(f"{value}: {error}", param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> Completions:
+        from specgate.bench.shipped import names
+
+        return named(names(), incomplete)
 
 
 PROFILE = ProfileParam()

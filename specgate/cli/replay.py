@@ -18,9 +18,9 @@ from specgate.cli.replay_values import (
     LOADS,
     THRESHOLD,
     TRAFFIC,
-    Finite,
     Traffic,
 )
+from specgate.cli.values import Finite
 from specgate.core.config import Placement, PolicyConfig
 from specgate.core.hold import Hold
 from specgate.core.profile import Profile
@@ -68,15 +68,19 @@ Examples:
   specgate replay --profile k26-int4-8xrtxpro6000-vllm-ctx10k --load 0.6
   specgate replay --profile bench/profile.json --trace arrivals.csv --sweep
   specgate replay --profile bench/profile.json --trace diurnal --threshold 24 --json -""",
+        "Exit status: 0 done, 1 a file could not be written, 2 wrong usage, 130 interrupted.",
     ]
 )
 
 
-@click.command(epilog=EPILOG)
+@click.command(
+    epilog=EPILOG, short_help="Try the gate on traffic, recorded or made, in virtual time."
+)
 @click.option(
     "--profile",
     required=True,
     metavar="NAME|FILE",
+    shell_complete=PROFILE.shell_complete,
     help="Both lanes' measured curves: a file, or the name of a profile that comes with specgate.",
 )
 @click.option(
@@ -188,7 +192,7 @@ Examples:
     help="After a switch what arrives waits until no more than K requests are left on the other "
     "side, at most for a request's mean duration; not with --threshold.",
 )
-@click.option("--burst", type=Finite(1), help="The guard against bursts.")
+@click.option("--burst", type=Finite(1), help="With --threshold: the burst.")
 @click.option(
     "--json",
     "json_file",
@@ -241,11 +245,12 @@ def replay(
     if json_file is not None and not json_file.parent.is_dir():
         raise click.BadParameter(f"{json_file.parent}: no such folder", param_hint="--json")
     by_hand = {"threshold": threshold, "band": band, "smoothing_s": smoothing, "dwell_s": dwell}
-    for name, value in {"--band": band, "--smoothing": smoothing, "--dwell": dwell}.items():
+    by_hand |= {"burst": burst}
+    for name, value in by_hand.items():
         if value is not None and threshold is None:
             said = "only with --threshold: the profile is weighed without it"
-            raise click.BadParameter(said, param_hint=name)
-    by_hand |= {"burst": burst, "switches_per_h": switches_per_h}
+            raise click.BadParameter(said, param_hint=f"--{name.removesuffix('_s')}")
+    by_hand |= {"switches_per_h": switches_per_h}
     knobs = {name: value for name, value in by_hand.items() if value is not None}
     placement = Placement(pool)
     if threshold is not None:

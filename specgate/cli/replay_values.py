@@ -1,11 +1,12 @@
 """How the values of `specgate replay` are written: shares, a threshold, changes, traffic."""
 
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from specgate.cli.completion import Completions, named
+from specgate.cli.values import number_of
 from specgate.core.config import ALWAYS, NEVER
 from specgate.replay.run import Change
 from specgate.replay.shipped import TRACES, trace
@@ -46,6 +47,11 @@ class TrafficParam(click.ParamType):  # type: ignore[type-arg]  # generic since 
         except TrafficError as error:
             self.fail(f"{value}: {error}", param, ctx)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> Completions:
+        return named([*TRACES, *PATTERNS], incomplete)
+
 
 class Shares(click.ParamType):  # type: ignore[type-arg]
     """0.3,0.6: numbers in a range."""
@@ -60,7 +66,7 @@ class Shares(click.ParamType):  # type: ignore[type-arg]
             return value
         found = []
         for word in str(value).split(","):
-            number = _number(word)
+            number = number_of(word)
             if number is None or not self._low <= number <= self._high:
                 said = f"a number from {self._low:g} to {self._high:g}, or several: 0.3,0.6"
                 self.fail(f"{word.strip()!r} is not {said}", param, ctx)
@@ -76,7 +82,7 @@ class Threshold(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         words = {"never": NEVER, "always": ALWAYS}
         text = str(value).strip().lower()
-        number = words.get(text, _number(text))
+        number = words.get(text, number_of(text))
         if number is None or number < 0.0:
             self.fail(f"{value!r} must be a positive number, never or always", param, ctx)
         return number
@@ -92,30 +98,12 @@ class Changes(click.ParamType):  # type: ignore[type-arg]
             return value
         found = []
         for word in str(value).split(","):
-            at, _, factor = (_number(part) for part in word.partition(":"))
+            at, _, factor = (number_of(part) for part in word.partition(":"))
             if at is None or factor is None or at < 0.0 or not 0.05 <= factor <= 20.0:
                 said = "SECONDS:FACTOR with a factor from 0.05 to 20, such as 600:0.5"
                 self.fail(f"{word.strip()!r} is not {said}", param, ctx)
             found.append(Change(at, factor))
         return tuple(sorted(found))
-
-
-class Finite(click.FloatRange):
-    """A number in a range; click lets nan through."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        if _number(str(value)) is None:
-            self.fail(f"{value!r} is no number", param, ctx)
-        return float(super().convert(value, param, ctx))
-
-
-def _number(text: str) -> float | None:
-    """None for what is no finite number."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 TRAFFIC, THRESHOLD, CHANGES = TrafficParam(), Threshold(), Changes()

@@ -1,10 +1,13 @@
 """`specgate report`: a profile as a page with figures."""
 
+import json
+import os
 from pathlib import Path
 
 import click
 
 from specgate.bench.concluding import PROFILE as PROFILE_FILE
+from specgate.cli.completion import Completions
 from specgate.cli.profile_files import PROFILE
 from specgate.core.profile import Profile
 
@@ -28,22 +31,32 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # generic since click
 
         path = Path(value)
         # A name is a name also where its report stands in a folder of that name.
-        if value not in names() and path.is_dir():
+        # Not Path.is_dir, which raises for a name that is too long.
+        if value not in names() and os.path.isdir(value):
             if not (path / PROFILE_FILE).is_file():
                 return self.fail(f"{value}: there is no {PROFILE_FILE} in it", param, ctx)
             path /= PROFILE_FILE
         found = PROFILE.convert(str(path), param, ctx)
         return found, Path(value) if value in names() else path.parent
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> Completions:
+        return PROFILE.shell_complete(ctx, param, incomplete)
 
-@click.command()
+
+EPILOG = "Exit status: 0 drawn, 1 it could not be written, or the extra is missing, 2 wrong usage."
+
+
+@click.command(epilog=EPILOG, short_help="Draw a profile: one HTML page, and its figures as SVG.")
 @click.argument("source", type=_Source(), metavar="NAME|FILE|DIR")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder to write to; else the profile's own, or a new one of the name that was given.",
 )
-def report(*, source: tuple[Profile, Path], out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with the page's path.")
+def report(*, source: tuple[Profile, Path], out: Path | None, as_json: bool) -> None:
     """Draw a profile: one HTML page that needs nothing else, and its figures as SVG files.
 
     `specgate bench` does so at its end. It writes report.html and figures/*.svg, and needs the
@@ -56,9 +69,10 @@ def report(*, source: tuple[Profile, Path], out: Path | None) -> None:
     """
     profile, folder = source
     try:
-        click.echo(f"Report: {written(profile, out or folder)}")
+        page = written(profile, out or folder)
     except NoReportError as error:
         raise click.ClickException(str(error)) from error
+    click.echo(json.dumps({"report": str(page)}) if as_json else f"Report: {page}")
 
 
 def in_a_line(profile: Profile, folder: Path) -> str:

@@ -14,8 +14,12 @@ del sys.modules["rich"]
 from specgate.settings import load  # noqa: E402
 from specgate.telemetry.logs import set_up  # noqa: E402
 
+EPILOG = """Exit status: 0 it was told to stop and has, 1 it could not begin to listen, 2 wrong
+usage or settings.
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 def serve() -> None:
     """Run the gate in front of two lanes.
 

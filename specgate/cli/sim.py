@@ -8,9 +8,17 @@ from collections.abc import Sequence
 import click
 import uvloop
 
+from specgate.cli.completion import Completions, beginning
+from specgate.cli.values import KEY, LISTEN_HOST, NAME, Finite
 from specgate.core.lanes import Lane
 from specgate.sim.faults import Faults, FaultsError, read_faults
-from specgate.sim.profiles import REFERENCE, Profile, UnknownProfileError, load_profile
+from specgate.sim.profiles import (
+    REFERENCE,
+    Profile,
+    UnknownProfileError,
+    load_profile,
+    profile_names,
+)
 from specgate.sim.server import CannotListenError, RunningLane, SimLane, running
 
 EXAMPLES = """\b
@@ -32,6 +40,8 @@ Examples:
   Then, to break it and to mend it:
     curl -X POST localhost:30000/_sim/faults -d '{"cut_after_chunks": 5}'
     curl -X DELETE localhost:30000/_sim/faults
+
+Exit status: 0 a signal ended it, 1 a port is taken, 2 wrong usage.
 """
 
 
@@ -42,10 +52,8 @@ def _profile(ctx: click.Context, param: click.Parameter, value: str) -> Profile:
         raise click.BadParameter(str(exc)) from exc
 
 
-def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not a number to count with")
-    return value
+def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> Completions:
+    return beginning(profile_names(), incomplete)
 
 
 def _faults(
@@ -63,7 +71,7 @@ def _faults(
     return found
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(epilog=EXAMPLES, short_help="Simulate SGLang engines on real ports, without a GPU.")
 @click.option(
     "--lane",
     "lanes",
@@ -78,34 +86,47 @@ def _faults(
     multiple=True,
     help="Port of the lane of the same position; 0 is any free one.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host",
+    type=LISTEN_HOST,
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
+)
 @click.option(
     "--profile",
     metavar="NAME",
     default=REFERENCE,
     show_default=True,
     callback=_profile,
+    shell_complete=_names,
     help="Measured curves to follow; a wrong name lists them all.",
 )
 @click.option(
     "--time-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    callback=_finite,
     help="Simulated seconds per real second.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of words and acceptance.")
 @click.option(
     "--kappa",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     show_default=True,
-    callback=_finite,
     help="How well busy lanes share the pool: 0 time slicing, 1 no interference.",
 )
-@click.option("--model", default="sim", show_default=True, help="Model name to serve.")
-@click.option("--api-key", metavar="KEY", default=None, help="Ask for this bearer token.")
+@click.option(
+    "--model",
+    type=NAME,
+    metavar="NAME",
+    default="sim",
+    show_default=True,
+    help="Model name to serve.",
+)
+@click.option("--api-key", type=KEY, metavar="KEY", default=None, help="Ask for this bearer token.")
 @click.option(
     "--faults",
     metavar="LANE=JSON",

@@ -77,7 +77,9 @@ def _is_address(text: str) -> bool:
     return named and port != 0 and not (parts.query or parts.fragment)
 
 
-@click.command(epilog=EPILOG)
+@click.command(
+    epilog=EPILOG, short_help="Show a running gate: its side, why, and when it would switch."
+)
 @click.option(
     "--url",
     type=UrlParam(),

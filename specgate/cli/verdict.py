@@ -12,15 +12,17 @@ from specgate.core.config import ALWAYS, NEVER
 from specgate.core.profile import Profile
 from specgate.core.record import written
 
+EPILOG = "Exit status: 0 decided, 2 wrong usage, 3 the profile does not decide."
 
-@click.command()
+
+@click.command(epilog=EPILOG, short_help="Say which way to serve, with what each gains and costs.")
 @click.argument("profile", type=PROFILE, metavar="NAME|FILE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a page.")
 def verdict(*, profile: Profile, as_json: bool) -> None:
     """Say which way to serve: plain, static speculation, the engine's own table, or the gate.
 
     Each with its gain over plain, measured or modelled, and what it costs. Says so when specgate
-    is not needed. Exits with 3 if the profile does not decide.
+    is not needed.
 
     \b
     Example:

@@ -50,7 +50,7 @@ class RequestEnded:
     sequence whose count is known. output_tokens, prompt_tokens: the engine's own counts, None where
     it gave none. overhead_s: time the gate itself added before and after the engine's part.
     queued_s: time in the admission queue, None where it did not wait. turned_away: why it was not
-    let in, if so.
+    let in, if so. traceparent: the client's header, while requests are traced; no log line has it.
     """
 
     request_id: str
@@ -72,6 +72,7 @@ class RequestEnded:
     overhead_s: float | None = None
     queued_s: float | None = None
     turned_away: TurnedAway | None = None
+    traceparent: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

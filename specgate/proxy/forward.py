@@ -54,7 +54,8 @@ from specgate.upstream.base import Origin, Request, Response, Upstream
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarder:
-    """Carries requests to lanes. `clock`: monotonic seconds; `new_id`: a fresh request id."""
+    """Carries requests to lanes. `clock`: monotonic seconds; `new_id`: a fresh request id;
+    `traced`: whether facts carry the client's `traceparent`."""
 
     gate: Gate
     queue: AdmissionQueue
@@ -64,6 +65,7 @@ class Forwarder:
     observe: Observer
     clock: Callable[[], float]
     new_id: Callable[[], bytes]
+    traced: bool = False
 
     async def carry(self, down: Downstream) -> None:
         """One request, from its head to its last byte. Raises only what is a bug here."""
@@ -230,6 +232,8 @@ class Forwarder:
         account = Account(wire_id.decode("ascii"), method, down.path)
         account.wire_id = wire_id
         account.started_at = self.clock()
+        if self.traced:
+            account.traceparent = down.values.get(b"traceparent")
         return account
 
     async def _send(

@@ -1,11 +1,38 @@
-"""Settings that are right one by one, and not together."""
+"""Settings that are right one by one, and not together, or not with what is installed."""
+
+from collections.abc import Callable
+from importlib import metadata
 
 from specgate.core.config import Placement
 from specgate.settings.model import Settings, env_name
 
+EXPORTER = "opentelemetry-exporter-otlp-proto-http"
+"""What the extra `otel` brings."""
 
-def conflicts(settings: Settings) -> list[str]:
+
+def is_installed(package: str) -> bool:
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def conflicts(settings: Settings, installed: Callable[[str], bool] = is_installed) -> list[str]:
     """A line for each, which names all that are in it."""
+    return [*_not_installed(settings, installed), *_turns(settings)]
+
+
+def _not_installed(settings: Settings, installed: Callable[[str], bool]) -> list[str]:
+    if not settings.otel or installed(EXPORTER):
+        return []
+    return [
+        f"{env_name('otel')}=true: needs the extra otel, which is not installed: "
+        "pip install 'specgate[otel]'"
+    ]
+
+
+def _turns(settings: Settings) -> list[str]:
     if settings.pool is not Placement.ALTERNATE:
         return []
     found = []

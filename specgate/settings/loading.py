@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from specgate.core.config import NEVER
+from specgate.settings.collector import collector_advice, collector_problems
 from specgate.settings.conflicts import advice_on_turns, conflicts
 from specgate.settings.file import FileError, read_file, unknown_keys
 from specgate.settings.keys import read_keys_file
@@ -45,7 +46,8 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
 
     Raises SettingsError, which tells of every problem at once.
     """
-    variables, warnings = sort_out(os.environ if environ is None else environ)
+    outside = os.environ if environ is None else environ
+    variables, warnings = sort_out(outside)
     path = variables.pop(CONFIG, None)
     in_environment = _values(variables)
     try:
@@ -62,7 +64,11 @@ def load(environ: Mapping[str, str] | None = None) -> Loaded:
     if problems:
         raise SettingsError(problems, warnings)
     settings = Settings(**{**in_file, **in_environment})
-    if found_conflicts := conflicts(settings):
+    found_conflicts = conflicts(settings)
+    if settings.otel:
+        found_conflicts += collector_problems(outside)
+        warnings += collector_advice(outside)
+    if found_conflicts:
         raise SettingsError(found_conflicts, warnings)
     sources = {name: _source(name, in_environment, in_file) for name in Settings.model_fields}
     if settings.api_keys_file is not None:

@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, SecretStr
 
-from specgate.settings.kinds import SECRET, choice
+from specgate.settings.kinds import FLAG, SECRET, choice, number
 from specgate.settings.quantities import OFF_OR_SECONDS, RESTART, SECONDS
+
+SHARE = number("a number from 0 to 1", lambda n: 0 <= n <= 1)
 
 
 class Watching(BaseModel):
@@ -41,5 +43,26 @@ class Watching(BaseModel):
         "auto",
         description="One JSON object a line, or text to read; `auto` is text on a terminal and "
         "JSON elsewhere.",
+        json_schema_extra=RESTART,
+    )
+    log_sample: Annotated[float, SHARE] = Field(
+        1.0,
+        description="The share of the lines of requests that went well that is written. All others "
+        "always are: errors, whoever made them, reroutes, and clients that left. A request is in "
+        "or out by its id, so that several gates agree.",
+        json_schema_extra=RESTART,
+    )
+    otel: Annotated[bool, FLAG] = Field(
+        default=False,
+        description="Whether each request becomes a span, sent to an OpenTelemetry collector by "
+        "OTLP over HTTP. It needs the extra `otel`. Where to, and with which headers: the standard "
+        "variables `OTEL_EXPORTER_OTLP_ENDPOINT` (without it http://localhost:4318), "
+        "`OTEL_EXPORTER_OTLP_HEADERS` and the rest.",
+        json_schema_extra=RESTART,
+    )
+    otel_sample: Annotated[float, SHARE] = Field(
+        1.0,
+        description="The share of the requests without a `traceparent` that is traced. With one, a "
+        "request is traced where its client says that it is.",
         json_schema_extra=RESTART,
     )

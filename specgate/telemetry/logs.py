@@ -7,6 +7,7 @@ a line of its own, or move a terminal's cursor, is written as an escape (`visibl
 
 import logging
 import sys
+import zlib
 from typing import Any
 
 import structlog
@@ -101,13 +102,16 @@ def _not_a_cut(record: logging.LogRecord) -> bool:
 
 class Logs:
     """An observer of facts. `lines`: where requests' lines go as JSON, past the processors, which
-    cost more than all else that a request does here; None: through structlog like the others."""
+    cost more than all else that a request does here; None: through structlog like the others.
+    `sample`: the share of the requests that went well whose lines are written."""
 
-    def __init__(self, lines: LineWriter | None = None) -> None:
+    def __init__(self, lines: LineWriter | None = None, sample: float = 1.0) -> None:
         self._log = structlog.stdlib.get_logger("specgate")
         self._lines = lines
         self._loudly = lines is None or logging.getLogger().isEnabledFor(logging.INFO)
         self._stamp = Stamp()
+        # Below 2^32, of which a sum is always: see `_in_sample`.
+        self._below = None if sample >= 1 else round(sample * 2**32)
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -152,11 +156,28 @@ class Logs:
         ours = event.outcome in _BAD
         if not (ours or self._loudly):
             return  # before its fields cost anything
+        if self._below is not None and went_well(event) and not _in_sample(event, self._below):
+            return
         line = request_line(event, self._stamp.now(), "warning" if ours else "info")
         if self._lines is None:
             (self._log.warning if ours else self._log.info)("request", **line.fields())
         else:
             self._lines.write(encode_line(line) + b"\n")
+
+
+def went_well(event: RequestEnded) -> bool:
+    """Whether a request's line may be left out: none that somebody will look for."""
+    return (
+        event.outcome is Outcome.COMPLETED
+        and not event.rerouted
+        and event.status is not None
+        and event.status < 400
+    )
+
+
+def _in_sample(event: RequestEnded, below: int) -> bool:
+    """By the id alone, so that all who see a request, other gates too, come to the same."""
+    return zlib.crc32(event.request_id.encode()) < below
 
 
 _BAD = frozenset({Outcome.GATE_ERROR, Outcome.LANE_FAILED, Outcome.REFUSED})

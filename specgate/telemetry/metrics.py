@@ -35,6 +35,7 @@ from specgate.telemetry.live import EngineFigures, LiveFigures
 from specgate.telemetry.mixing import Mixing
 from specgate.telemetry.profile import ProfileFigures
 from specgate.telemetry.tally import Spread, Tally
+from specgate.telemetry.tracing import SpanFigures, no_spans
 from specgate.telemetry.weighing import WeighingFigures
 
 _DURATION_BUCKETS = (
@@ -63,8 +64,8 @@ STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "gone", "other")
 
 class Metrics:
     """An observer of facts with a registry of its own. `view` reads the gate's state live,
-    `engines` what was last read of theirs, `disagreement` how sums differ; `clock`: monotonic
-    seconds."""
+    `engines` what was last read of theirs, `disagreement` how sums differ, `spans` what became of
+    them; `clock`: monotonic seconds."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Metrics:
         disagreement: Callable[[], Counts],
         clock: Callable[[], float],
         version: str,
+        spans: Callable[[], Mapping[str, int]] = no_spans,
     ) -> None:
         self.registry = registry = CollectorRegistry()
         self._process = ProcessFigures(registry)
@@ -84,6 +86,7 @@ class Metrics:
             Agreement(disagreement),
             WeighingFigures(view),
             ProfileFigures(view),
+            SpanFigures(spans),
         ):
             registry.register(live)
 

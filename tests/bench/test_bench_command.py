@@ -115,7 +115,7 @@ def test_an_arm_that_is_not_there_is_void(tmp_path):
     [
         ((), "no arm"),
         (("--arm", "spec"), "no NAME=URL"),
-        (("--arm", "a=ftp://x"), "no NAME=URL"),
+        (("--arm", "a=ftp://x"), "must be an http:// or https:// URL"),
         (("--arm", "plain=http://127.0.0.1:9", "--plain-url", "http://127.0.0.1:9"), "a name of"),
         (("--plain-url", "http://127.0.0.1:9", "--concurrency", "0"), "whole numbers"),
         (("--plain-url", "http://127.0.0.1:9", "--budget", "soon"), "no time"),

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -46,14 +47,17 @@ CLOSES_QUIETLY = "closes_quietly"
 """Of connections and not of requests: one that is reset as it is accepted, and one that is closed
 after an answer without a word."""
 
-Weather = dict[str, float]
+Weather = Mapping[str, float]
 """Of each fate, and of each of the two above: its probability."""
 
 CLEAR: Weather = {Fate.LATE: 0.03, Fate.SLOW: 0.1}
 
+_OFTEN: list[Weather] = [{fate: 0.5} for fate in Fate if fate not in SERVES | HANGS]
+_SELDOM: list[Weather] = [{fate: 0.15} for fate in sorted(HANGS)]
+
 STORMS: tuple[Weather, ...] = (
-    *({fate: 0.5} for fate in Fate if fate not in SERVES and fate not in HANGS),
-    *({fate: 0.15} for fate in HANGS),
+    *_OFTEN,
+    *_SELDOM,
     {Fate.LATE: 0.5},
     {Fate.SLOW: 0.8},
     {RESETS_AT_ONCE: 0.5},

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +150,7 @@ async def chaos(folder: Path, *, seconds: float, clients: int, seed: int) -> Rep
 
 
 async def _settle(
-    on: Scene, weathers: "list[asyncio.Future[None]]", crowd: "list[asyncio.Future[None]]"
+    on: Scene, weathers: Sequence["asyncio.Future[None]"], crowd: Sequence["asyncio.Future[None]"]
 ) -> None:
     """The weather clears, and every client ends what it has begun."""
     async with on.lanes[Lane.SPEC].lock, on.lanes[Lane.PLAIN].lock:

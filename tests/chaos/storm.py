@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 
-from tests.chaos.fates import CLEAR, STORMS
+from tests.chaos.fates import CLEAR, STORMS, Weather
 from tests.chaos.lanes import LaneProcess
 from tests.support.client import connect
 from tests.support.control import KEY
@@ -55,6 +55,6 @@ async def _meet(lane: LaneProcess, event: object, seconds: float) -> None:
             raise AssertionError(event)
 
 
-async def _weather(lane: LaneProcess, weather: dict[str, float]) -> None:
+async def _weather(lane: LaneProcess, weather: Weather) -> None:
     async with lane.lock:
         await lane.be(weather)

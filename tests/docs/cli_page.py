@@ -19,8 +19,11 @@ $about
 
 Every command has `--help`. `specgate --version` prints the version.
 
-Exit status: 0 done or decided, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void,
-130 interrupted.
+Exit status: 0 done or decided, 1 failed, 2 wrong usage or settings, 3 inconclusive, 4 void or no
+answer, 130 interrupted; each command says below which of them it has, and for what.
+
+What prints a result prints it as JSON too, with `--json`. Colour is for terminals alone, and for
+none where `NO_COLOR` is set. `specgate completion` makes your shell complete all of this.
 
 $commands
 """)

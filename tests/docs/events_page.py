@@ -42,7 +42,10 @@ to them. A listener that fails harms neither the request nor the other listeners
 
 Each fact becomes one log line, on stderr: JSON, or `key=value` text on a terminal
 ([`SPECGATE_LOG_FORMAT`](settings.md#specgate_log_format)). No body, no header and no query string
-is logged; a path is cut to 200 characters.
+is logged; a path is cut to 200 characters. Of the requests that went well, those whose status is
+below 400 and that were not rerouted,
+[`SPECGATE_LOG_SAMPLE`](settings.md#specgate_log_sample) may leave lines out: the CRC-32 of the id,
+divided by 2^32, is below the share for those that are written.
 
 $facts
 
@@ -59,6 +62,9 @@ $sets
 - `settings`: a warning about a variable, at the start.
 - `unmeasured`: there is no threshold, so every generation request goes to the plain lane.
 - `listener_failed`: a listener raised; the fact reached the others.
+- `tracing`: where [spans](../how-to/traces.md) go, at the start.
+- `spans_not_exported`: the collector took none, why, and how many were lost by then; once a minute
+  while that lasts. `spans_exported_again`: it takes them again.
 """)
 
 ENDED = RequestEnded(

@@ -16,6 +16,7 @@ from specgate.core.policy import Mode, Reason
 from specgate.core.routes import RouteClass
 from specgate.core.view import EngineCounters
 from specgate.telemetry.metrics import NO_LANE, STATUS_CLASSES, Metrics
+from specgate.telemetry.tracing import RESULTS
 from tests.docs.a_gate import a_gate
 from tests.docs.markdown import code, table, written_from
 
@@ -86,6 +87,7 @@ OF_ONE: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("specgate_requests", "lane"): (*Lane, NO_LANE),
     ("specgate_probes", "result"): (Sign.READY, Sign.NOT_READY, Sign.SLOW, Sign.UNREACHED),
     ("specgate_reloads", "result"): ("applied", "refused"),
+    ("specgate_spans", "result"): RESULTS,
 }
 MEANS = {
     "lane": "the lane; `none`, in `specgate_requests_total` alone, for a request that ended before "
@@ -100,7 +102,8 @@ MEANS = {
     "side": "the side for new requests",
     "mode": "who decides the side",
     "state": "the lane's health; see [health](../explanation/health.md)",
-    "result": "of a probe or of a reload",
+    "result": "of a probe or of a reload, or what became of a span: `dropped`: too many waited; "
+    "`failed`: the collector did not take it",
     "version": "of specgate",
 }
 PROCESS = "specgate_process_"

@@ -7,10 +7,11 @@ from specgate.admin.stream import LISTENERS_MAX
 from specgate.control import scraper
 from specgate.core import rules
 from specgate.proxy import exchange, head, protocol
-from specgate.telemetry import history, lines, switches
+from specgate.telemetry import history, lines, switches, tracing
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "threat-model.md").read_text()
+ROOMS = "live|core|properties|settings|contract|cases|docs|e2e|telemetry"
 
 
 def test_each_defence_names_a_test_that_exists():
@@ -18,7 +19,7 @@ def test_each_defence_names_a_test_that_exists():
     rows = [row for row in section.splitlines() if row.startswith("| ") and "threat" not in row]
     assert len(rows) > 20
     for row in rows:
-        named = re.findall(r"`((?:live|core|properties|settings|contract|cases|docs)/[\w/]*)`", row)
+        named = re.findall(rf"`((?:{ROOMS})/[\w/]*)`", row)
         assert named, row
         for name in named:
             where = ROOT if name.startswith("docs/") else ROOT / "tests"
@@ -37,6 +38,7 @@ def test_the_bounds_are_those_of_the_code():
     in_memory = rows["of a request's body, in memory"]
     assert f"{exchange.BODY_HIGH // 1024} KiB" in in_memory
     assert rows["log lines that wait"] == f"{lines.PENDING_MAX >> 20} MiB"
+    assert rows["spans that wait"].startswith(f"{tracing.WAITING_MAX:,}, ")
     assert rows["a page of a lane's metrics"] == f"{scraper.PAGE_LIMIT >> 20} MiB"
     assert history.KEPT * history.EVERY_S == 3600
     last = rows["points of the history, switches, listeners of events"]

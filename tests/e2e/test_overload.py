@@ -121,7 +121,7 @@ async def test_three_times_the_capacity():
             carried = await capacity(gate.url)
             limited = await offered(gate.url, 3 * carried, OVERLOAD_S)
             await stopped(gate)
-        most = [sims[lane].engine.state()["max_in_flight_seen"] for lane in Lane]
+        most = [sims[lane].engine.meters.max_in_flight for lane in Lane]
         async with serve_process(environ) as gate:
             await gate.logged("lane_health", count=2)
             unlimited = await offered(gate.url, 3 * carried, UNLIMITED_S)

@@ -83,6 +83,9 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         admin_token = "s3cret"
         log_level = "debug"
         log_format = "json"
+        log_sample = 0.1
+        otel = false
+        otel_sample = 0
         expose_headers = false
         accel_buffering = "no"
         """

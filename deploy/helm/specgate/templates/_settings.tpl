@@ -45,6 +45,9 @@
       name: {{ $secret.name }}
       key: {{ $secret.key }}
 {{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Where clients and probes speak to it: https where it has a certificate. */}}
