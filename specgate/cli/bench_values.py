@@ -67,8 +67,8 @@ class NamedUrl(click.ParamType[tuple[str, str]]):
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
-        name, _, url = str(value).partition("=")
-        if not _NAME.fullmatch(name):
+        name, equals, url = str(value).partition("=")
+        if not equals or not _NAME.fullmatch(name):
             self.fail(f"{value!r} is no NAME=URL, such as spec=http://127.0.0.1:30000", param, ctx)
         return name, ENGINE_URL.convert(url, param, ctx)
 

@@ -128,6 +128,7 @@ SHOWN = ("profile", "show", CROSSES)
 COLOURED = re.compile(rb"\x1b\[[\d;]*\b(3[0-7]|38|4[0-7]|48|9[0-7])[\d;]*m")
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_alone():
     assert COLOURED.search(on_a_terminal("demo", *DEMO))
     assert not COLOURED.search(on_a_terminal("demo", *DEMO, NO_COLOR="1"))
@@ -140,6 +141,7 @@ def test_colour_is_for_terminals_alone():
 DEMO = ("--once", "--port", "0", "--level-seconds", "0.5", "--time-scale", "20")
 
 
+@pytest.mark.slow
 def test_the_demos_figures_to_stdout():
     done = subprocess.run(
         [sys.executable, "-m", "specgate", "demo", *DEMO, "--json", "-"],
