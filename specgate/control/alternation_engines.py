@@ -13,6 +13,7 @@ import httpx2
 
 from specgate.control.alternation_command import CommandFailedError, run
 from specgate.control.alternation_hands import Found, StepFailedError
+from specgate.control.lane_client import lane_client
 from specgate.core.alternation import Step
 from specgate.core.config import AlternationConfig
 from specgate.core.lanes import Lane
@@ -262,15 +263,8 @@ class Engines:
 
 
 def patient_client(tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
-    """The client for engines that may take minutes: no proxies from the environment, no redirects,
-    a connection for each call."""
-    return httpx2.AsyncClient(
-        trust_env=False,
-        verify=tls if tls is not None else False,
-        timeout=httpx2.Timeout(None, connect=CONNECT_S),
-        follow_redirects=False,
-        limits=httpx2.Limits(max_keepalive_connections=0),
-    )
+    """The client for engines that may take minutes."""
+    return lane_client(httpx2.Timeout(None, connect=CONNECT_S), tls)
 
 
 def _model(models: object) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import httpx2
 
 from specgate.control.gate import Gate
+from specgate.control.lane_client import lane_client
 from specgate.core.events import Observer, Probed
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
@@ -112,29 +113,6 @@ def _verdict(status: int, path: str) -> tuple[Sign, str]:
 
 
 def probe_client(tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
-    """The client for probes: no proxies from the environment, no redirects, one time-out. Each
-    probe on a connection of its own: a lane must accept one, and an idle one that its engine
-    closes as the next probe begins would look like a lane that breaks off."""
-    return httpx2.AsyncClient(
-        trust_env=False,
-        # Connecting ends first: a host that takes no connection is unreached, and not just slow.
-        timeout=httpx2.Timeout(PROBE_TIMEOUT_S, connect=PROBE_CONNECT_S),
-        follow_redirects=False,
-        transport=_Transport(
-            trust_env=False,
-            verify=tls if tls is not None else False,
-            limits=httpx2.Limits(max_keepalive_connections=0),
-        ),
-    )
-
-
-class _Transport(httpx2.AsyncHTTPTransport):
-    """Raises httpx2's errors and no others. Of a connection that is reset as it is made, anyio
-    asks a socket that is gone for its peer: an AttributeError on uvloop, an OSError elsewhere."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        try:
-            return await super().handle_async_request(request)
-        except (AttributeError, OSError) as error:
-            message = f"the connection ended as it was made: {error}"
-            raise httpx2.ReadError(message, request=request) from error
+    """The client for probes. Connecting ends first: a host that takes no connection is unreached,
+    and not just slow."""
+    return lane_client(httpx2.Timeout(PROBE_TIMEOUT_S, connect=PROBE_CONNECT_S), tls)

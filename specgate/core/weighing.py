@@ -123,7 +123,8 @@ class Weighing:
             switches.popleft()
         return Weighed(
             self._regret.share,
-            self.curves.standing(self._regret.seen),
+            # An idle gate is asked about its next request.
+            self.curves.standing(max(self._regret.seen, 1.0)),
             self._constants.burst * self.curves.edge_below(counts.total + beyond.total),
             self.demand.offered(now),
             self.curves.spec.top,
