@@ -52,6 +52,10 @@ async def run(command: Command, *, secrets: Sequence[str] = ()) -> None:
     except BaseException:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        # Its end is taken note of, or it stays in the system's list for as long as the gate runs.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await _ended(process)
         raise
     finally:
         reading.cancel()

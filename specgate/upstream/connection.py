@@ -23,13 +23,11 @@ from specgate.upstream.tcp import taken_whole
 
 class DiedUnused(Exception):
     """A connection ended before a byte of the response; the request may never have been read.
-    `unsent`: part of it never left, so that it was not. `taken`: the engine's host had all of it,
-    so that it may have been."""
+    `unsent`: part of it never left, so that it was not."""
 
-    def __init__(self, message: str, *, unsent: bool, taken: bool = False) -> None:
+    def __init__(self, message: str, *, unsent: bool) -> None:
         super().__init__(message)
         self.unsent = unsent
-        self.taken = taken
 
 
 class Connection(Reading, asyncio.Protocol):
@@ -262,8 +260,7 @@ class Connection(Reading, asyncio.Protocol):
             message = f"the {self.lane} lane gave no answer: {what}"
             fault: Exception = NoAnswer(message, lane=self.lane)
             if unheard:
-                unsent = self._is_unsent(orderly=orderly)
-                fault = DiedUnused(message, unsent=unsent, taken=taken_whole(self._sock))
+                fault = DiedUnused(message, unsent=self._is_unsent(orderly=orderly))
             self._head.set_exception(fault)
         elif self._error is None and not self._ended:
             self._error = StreamBroken(f"the {self.lane} lane broke off: {what}", lane=self.lane)

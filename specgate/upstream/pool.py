@@ -4,8 +4,7 @@ Last in, first out: the warmest connection is used again and the others age out.
 stream in flight has its connection, and a pool that made one wait would add to the load unseen.
 A connection rests for less than the 5 s after which SGLang, vLLM and llama.cpp close it themselves;
 one that they closed all the same, just as it was used again, is replaced without a word, provided
-that not one byte of a response came, that it died at once, that the engine's host had not
-acknowledged the whole request, and that it can be sent again.
+that not one byte of a response came, that it died at once, and that the request can be sent again.
 
 What is certain of a connection that died: that part of the request never left, or that a FIN left
 part of it unacknowledged. Then the request was not worked on, and another lane may have it. An end
@@ -65,8 +64,7 @@ class PooledUpstream:
                 return await self._exchange(origin, reused, request)
             except DiedUnused as died:
                 soon = loop.time() - asked_at < RETRY_WITHIN_S
-                aged = soon and not died.taken
-                if request.rest is not None or not (died.unsent or aged):
+                if request.rest is not None or not (died.unsent or soon):
                     raise _died(died, request, origin) from died
                 perhaps = "" if died.unsent else str(died)
         try:

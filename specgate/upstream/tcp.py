@@ -53,9 +53,8 @@ def taken_whole(sock: socket.socket) -> bool:
     """Whether the peer's kernel has acknowledged every byte that was written to a TCP socket; True
     where ours does not say.
 
-    True is certain whenever it is asked. False is certain once the peer's FIN has come, which
-    carries its last acknowledgement: a peer that ends both directions takes nothing from then on. A
-    reset may overtake the acknowledgement of what was taken.
+    To be asked once the peer's FIN has come, which carries its last acknowledgement: a peer that
+    ends both directions takes nothing from then on.
     """
     if fcntl is None:
         return True

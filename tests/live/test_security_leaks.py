@@ -71,11 +71,13 @@ def sizes(on: Stage) -> dict[str, int]:
             found[name] = max(found.get(name, 0), len(thing))
         for inner in gc.get_referents(thing):
             kind = type(inner)
-            if kind.__module__.startswith("specgate"):
+            # Of some types it is a descriptor.
+            module = kind.__module__ if isinstance(kind.__module__, str) else ""
+            if module.startswith("specgate"):
                 waiting.append((kind.__qualname__, inner))
             elif isinstance(inner, dict | OrderedDict | list | set | frozenset | deque | tuple):
                 waiting.append((f"{name}.{kind.__name__}", inner))
-            elif kind.__module__.startswith("tests"):
+            elif module.startswith("tests"):
                 continue  # what the test keeps itself
             elif callable(inner) or kind.__name__ == "cell":
                 waiting.append((f"{name}.", inner))
