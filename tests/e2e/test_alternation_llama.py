@@ -163,7 +163,9 @@ async def test_servers_are_stopped_and_started_in_turn_under_load(servers: dict[
         assert load.cut == 0
         await assert_at_rest(gate.url)
 
-        # The engine that serves is killed: what comes waits until the other one is up.
+        # The engine that serves is killed: what comes waits until the other one is up. Nobody
+        # forces the plain side then, which would be gone back to without a dwell.
+        await change(gate, b"PUT", "mode", {"mode": "auto"})
         os.kill(plain.pid, signal.SIGKILL)
         await refuses(plain)
         async with loaded(gate) as load:
@@ -173,8 +175,5 @@ async def test_servers_are_stopped_and_started_in_turn_under_load(servers: dict[
         assert set(load.statuses) == {200}
         await assert_at_rest(gate.url)
         alternated = [line for line in gate.log if line["event"] == "alternated"]
-        # Under load on a slow machine the policy may have wanted one change more.
-        lanes = [line["lane"] for line in alternated]
-        assert lanes[:4] == ["plain", "spec", "plain", "spec"]
-        assert len(lanes) <= 6
+        assert [line["lane"] for line in alternated] == ["plain", "spec", "plain", "spec"]
     assert [server.runs for server in (spec, plain)] == [True, False]
