@@ -1,10 +1,18 @@
 """What every test may use."""
 
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import live
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and (
+    threading.current_thread() is threading.main_thread()
+):
+    # Whoever starts tests in the background may ignore it, and what they start then ignores it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
