@@ -4,13 +4,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Debian packages: promtool checks the metrics, nginx is compared with and stands in front, systemd
+# Debian packages: promtool checks the metrics, nginx is compared with and stands in front, zsh and
+# fish read their completions, systemd
 # checks its unit, Chromium shows the dashboard. Elsewhere, bring them yourself.
 missing=()
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] || missing+=(nginx-light)
 command -v wrk >/dev/null || missing+=(wrk)
 command -v openssl >/dev/null || missing+=(openssl)
+command -v zsh >/dev/null || missing+=(zsh)
+command -v fish >/dev/null || missing+=(fish)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium fonts-dejavu-core)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)

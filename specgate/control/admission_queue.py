@@ -35,7 +35,8 @@ class AdmissionQueue:
         self._config = config
         self._waiting: dict[Waiter, None] = {}
         """In the order of their coming."""
-        self._stopped: Stopping | None = None
+        self._stopping: str | None = None
+        """Why everybody is refused, if so."""
         self._fence: str | None = None
         self._drained_at: float | None = None
         """Of which switch the hold is over (`Gate.left_at`)."""
@@ -60,12 +61,12 @@ class AdmissionQueue:
     def fenced(self) -> bool:
         return self._fence is not None
 
-    def stop(self, fault: Stopping) -> int:
+    def stop(self, why: str) -> int:
         """Refuse whoever waits and whoever comes. How many waited."""
-        self._stopped = fault
+        self._stopping = why
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
-            waiter.refuse(fault)
+            waiter.refuse(Stopping(why, retry_after_s=self._retry_after_s))
         self._settle()
         return len(waiting)
 
@@ -74,8 +75,9 @@ class AdmissionQueue:
 
         Raises QueueFull, Stopping.
         """
-        if self._stopped is not None:
-            raise self._stopped
+        if self._stopping is not None:
+            # A fault for each: one that is raised again and again keeps the frames of all.
+            raise Stopping(self._stopping, retry_after_s=self._retry_after_s)
         full = self._has_no_room(sequences)
         held = sequences > 0 and self._is_held()
         if not full and not held and not (self._waiting and sequences):
@@ -162,7 +164,7 @@ class AdmissionQueue:
             or self._config.max_in_flight is not None
             or self._config.hold is not None
             or self._fence is not None
-            or self._stopped is not None
+            or self._stopping is not None
         )
 
 

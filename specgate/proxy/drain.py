@@ -13,7 +13,7 @@ from typing import Protocol
 
 from specgate.control.admission_queue import AdmissionQueue
 from specgate.control.gate import Gate
-from specgate.core.errors import CutShort, Fault, Stopping
+from specgate.core.errors import CutShort, Fault
 
 LOOK_S = 0.05
 """How often it looks whether the last one has ended."""
@@ -62,18 +62,16 @@ class Drain:
         await asyncio.sleep(settle_s)
 
         in_hand = self._gate.carried
-        refused = self._queue.stop(
-            Stopping("the gate is about to stop; try again", retry_after_s=RETRY_AFTER_S)
-        )
+        refused = self._queue.stop("the gate is about to stop; try again")
         for connection in list(self._connections()):
             connection.shutdown()
         await self._rest(timeout_s)
 
         cut = self._gate.carried
         if cut:
-            fault = CutShort("the gate stopped before the end", retry_after_s=RETRY_AFTER_S)
             for connection in list(self._connections()):
-                connection.cut_short(fault)
+                message = "the gate stopped before the end"
+                connection.cut_short(CutShort(message, retry_after_s=RETRY_AFTER_S))
             await self._rest(LAST_WORDS_S)
         return Drained(ended=in_hand - cut, cut=cut, refused=refused)
 

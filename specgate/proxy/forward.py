@@ -218,7 +218,7 @@ class Forwarder:
 
     def _ends_some(self, route: RouteClass) -> bool:
         """Whether a call may end what a fence waits for: then it does not wait for the fence."""
-        return route is RouteClass.ABORT and self.queue.fenced and len(self.gate.origins()) > 0
+        return route is RouteClass.ABORT and self.queue.fenced
 
     def _is_held(self, intake: Intake) -> bool:
         """Whether a call is about what one lane is known to hold."""
