@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Debian packages: promtool checks the metrics, nginx is compared with and stands in front, zsh and
-# fish read their completions, systemd
-# checks its unit, Chromium shows the dashboard. Elsewhere, bring them yourself.
+# fish read their completions, systemd checks its unit, Chromium shows the dashboard. Elsewhere, bring
+# them yourself.
 missing=()
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] || missing+=(nginx-light)

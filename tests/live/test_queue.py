@@ -30,6 +30,16 @@ async def asking(on: Stage, n: int = 1, user: str | None = None) -> AsyncIterato
         yield client
 
 
+@asynccontextmanager
+async def busy(on: Stage) -> AsyncIterator[tuple[RawClient, asyncio.Event]]:
+    """A request at the lane, and the event that ends it."""
+    over = asyncio.Event()
+    answer_when(on, over)
+    async with asking(on) as client:
+        await on.spec.saw_requests(1)
+        yield client, over
+
+
 async def queued(on: Stage, count: int) -> None:
     """Wait until so many requests are in the queue."""
     async with asyncio.timeout(2):
@@ -47,10 +57,7 @@ async def whole(client: RawClient) -> bytes:
 
 async def test_what_finds_no_room_waits_and_is_no_load():
     async with stage(max_in_flight=1, queue_size=2) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             async with asking(on) as two:
                 await queued(on, 1)
                 assert await on.sample("specgate_queued") == 1
@@ -70,10 +77,7 @@ async def test_what_finds_no_room_waits_and_is_no_load():
 
 async def test_first_come_first_served():
     async with stage(max_in_flight=1, queue_size=8) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             async with AsyncExitStack() as waiting:
                 clients = []
                 for number in range(5):
@@ -110,10 +114,7 @@ async def test_a_large_request_is_not_overtaken_by_small_ones():
 
 async def test_one_that_is_larger_than_the_limit_goes_alone():
     async with stage(max_in_flight=2, queue_size=1) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             async with asking(on, n=5) as large:
                 await queued(on, 1)
                 first.set()
@@ -123,10 +124,7 @@ async def test_one_that_is_larger_than_the_limit_goes_alone():
 
 async def test_a_full_queue_is_429_with_when_to_come_again():
     async with stage(max_in_flight=1, queue_size=1) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             async with asking(on) as two:
                 await queued(on, 1)
                 reply = await on.ask()
@@ -148,10 +146,7 @@ async def test_a_full_queue_is_429_with_when_to_come_again():
 
 async def test_without_a_queue_what_finds_no_room_is_refused_at_once():
     async with stage(max_in_flight=1) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             assert (await on.ask()).status == 429
             first.set()
             await whole(one)
@@ -160,10 +155,7 @@ async def test_without_a_queue_what_finds_no_room_is_refused_at_once():
 
 async def test_what_waits_too_long_is_503():
     async with stage(max_in_flight=1, queue_size=1, queue_timeout_s=0.2) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             reply = await on.ask()
             assert reply.status == 503
             assert json.loads(reply.body.data)["error"]["code"] == "queue_timeout"
@@ -177,10 +169,7 @@ async def test_what_waits_too_long_is_503():
 @pytest.mark.parametrize("how", ["fin", "rst"])
 async def test_a_client_that_leaves_the_queue_frees_its_place(how: str):
     async with stage(max_in_flight=1, queue_size=1) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             async with asking(on, user="left") as gone:
                 await queued(on, 1)
                 gone.fin() if how == "fin" else gone.rst()
@@ -197,10 +186,7 @@ async def test_a_client_that_leaves_the_queue_frees_its_place(how: str):
 
 async def test_calls_that_decode_nothing_do_not_wait():
     async with stage(max_in_flight=1, queue_size=1) as on:
-        first = asyncio.Event()
-        answer_when(on, first)
-        async with asking(on) as one:
-            await on.spec.saw_requests(1)
+        async with busy(on) as (one, first):
             assert (await on.ask(b"GET", b"/v1/models", ())).status == 200
             first.set()
             await whole(one)
