@@ -57,15 +57,14 @@ async def whole(client: RawClient) -> bytes:
 
 async def test_what_finds_no_room_waits_and_is_no_load():
     async with stage(max_in_flight=1, queue_size=2) as on:
-        async with busy(on) as (one, first):
-            async with asking(on) as two:
-                await queued(on, 1)
-                assert await on.sample("specgate_queued") == 1
-                assert (await on.gate.status())["in_flight"]["total"] == 1
-                assert on.spec.requests_total == 1
-                first.set()
-                assert b"Hi" in await whole(one)
-                assert b"Hello" in await whole(two)
+        async with busy(on) as (one, first), asking(on) as two:
+            await queued(on, 1)
+            assert await on.sample("specgate_queued") == 1
+            assert (await on.gate.status())["in_flight"]["total"] == 1
+            assert on.spec.requests_total == 1
+            first.set()
+            assert b"Hi" in await whole(one)
+            assert b"Hello" in await whole(two)
         waited = await on.ended(2)
         assert waited.queued_s is not None
         assert waited.outcome is Outcome.COMPLETED
@@ -77,17 +76,16 @@ async def test_what_finds_no_room_waits_and_is_no_load():
 
 async def test_first_come_first_served():
     async with stage(max_in_flight=1, queue_size=8) as on:
-        async with busy(on) as (one, first):
-            async with AsyncExitStack() as waiting:
-                clients = []
-                for number in range(5):
-                    begun = asking(on, user=f"u{number}")
-                    clients.append(await waiting.enter_async_context(begun))
-                    await queued(on, number + 1)
-                first.set()
-                await whole(one)
-                for client in clients:
-                    await whole(client)
+        async with busy(on) as (one, first), AsyncExitStack() as waiting:
+            clients = []
+            for number in range(5):
+                begun = asking(on, user=f"u{number}")
+                clients.append(await waiting.enter_async_context(begun))
+                await queued(on, number + 1)
+            first.set()
+            await whole(one)
+            for client in clients:
+                await whole(client)
         came = [request.json.get("user") for request in on.spec.requests]
         assert came == [None, "u0", "u1", "u2", "u3", "u4"]
         assert on.spec.most_in_progress == 1
@@ -113,31 +111,32 @@ async def test_a_large_request_is_not_overtaken_by_small_ones():
 
 
 async def test_one_that_is_larger_than_the_limit_goes_alone():
-    async with stage(max_in_flight=2, queue_size=1) as on:
-        async with busy(on) as (one, first):
-            async with asking(on, n=5) as large:
-                await queued(on, 1)
-                first.set()
-                await whole(one)
-                await whole(large)
+    async with (
+        stage(max_in_flight=2, queue_size=1) as on,
+        busy(on) as (one, first),
+        asking(on, n=5) as large,
+    ):
+        await queued(on, 1)
+        first.set()
+        await whole(one)
+        await whole(large)
 
 
 async def test_a_full_queue_is_429_with_when_to_come_again():
     async with stage(max_in_flight=1, queue_size=1) as on:
-        async with busy(on) as (one, first):
-            async with asking(on) as two:
-                await queued(on, 1)
-                reply = await on.ask()
-                assert reply.status == 429
-                (after,) = reply.values(b"retry-after")
-                assert int(after) >= 1
-                error = json.loads(reply.body.data)["error"]
-                assert (error["type"], error["code"]) == ("rate_limit_error", "queue_full")
-                # It had no lane, and no header names one.
-                assert not [name for name, _ in reply.headers if name.startswith(b"x-specgate")]
-                first.set()
-                await whole(one)
-                await whole(two)
+        async with busy(on) as (one, first), asking(on) as two:
+            await queued(on, 1)
+            reply = await on.ask()
+            assert reply.status == 429
+            (after,) = reply.values(b"retry-after")
+            assert int(after) >= 1
+            error = json.loads(reply.body.data)["error"]
+            assert (error["type"], error["code"]) == ("rate_limit_error", "queue_full")
+            # It had no lane, and no header names one.
+            assert not [name for name, _ in reply.headers if name.startswith(b"x-specgate")]
+            first.set()
+            await whole(one)
+            await whole(two)
         assert await on.sample('specgate_turned_away_total{why="queue_full"}') == 1
         # The facts come in the order in which requests ended: the refused one ended first.
         refused = await on.ended(1)
@@ -169,27 +168,25 @@ async def test_what_waits_too_long_is_503():
 @pytest.mark.parametrize("how", ["fin", "rst"])
 async def test_a_client_that_leaves_the_queue_frees_its_place(how: str):
     async with stage(max_in_flight=1, queue_size=1) as on:
-        async with busy(on) as (one, first):
-            async with asking(on, user="left") as gone:
+        async with busy(on) as (one, first), asking(on, user="left") as gone:
+            await queued(on, 1)
+            gone.fin() if how == "fin" else gone.rst()
+            await queued(on, 0)
+            async with asking(on, user="stays") as two:
                 await queued(on, 1)
-                gone.fin() if how == "fin" else gone.rst()
-                await queued(on, 0)
-                async with asking(on, user="stays") as two:
-                    await queued(on, 1)
-                    first.set()
-                    await whole(one)
-                    await whole(two)
+                first.set()
+                await whole(one)
+                await whole(two)
         left = await on.ended(1)
         assert (left.outcome, left.phase) == (Outcome.CLIENT_GONE, Phase.QUEUED)
         assert [r.json.get("user") for r in on.spec.requests] == [None, "stays"]
 
 
 async def test_calls_that_decode_nothing_do_not_wait():
-    async with stage(max_in_flight=1, queue_size=1) as on:
-        async with busy(on) as (one, first):
-            assert (await on.ask(b"GET", b"/v1/models", ())).status == 200
-            first.set()
-            await whole(one)
+    async with stage(max_in_flight=1, queue_size=1) as on, busy(on) as (one, first):
+        assert (await on.ask(b"GET", b"/v1/models", ())).status == 200
+        first.set()
+        await whole(one)
 
 
 async def test_other_limits_make_room():
