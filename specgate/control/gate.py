@@ -232,10 +232,10 @@ class Gate(GateState):
         self._roster.wake(lane)
         self.saw(self._roster.origin(lane), Sign.READY, "it is awake and answered")
 
-    def hold(self, side: Lane | None) -> None:
-        """Hold a side for a block of the experiment; None: the policy's again."""
-        if side is not self._held:
-            self._held = side
+    def put_on_trial(self, side: Lane | None) -> None:
+        """Keep to a side for a block of the experiment; None: the policy's again."""
+        if side is not self._trial:
+            self._trial = side
             self.tick()
 
     def set_mode(self, mode: Mode) -> None:
@@ -303,7 +303,7 @@ class Gate(GateState):
             self._ledger.counts().spec,
             self._rules.share.over,
             self._roster.draining,
-            self._held,
+            self._trial,
             self._roster.asleep,
         )
         return decide(self._policy, situation)

@@ -53,7 +53,7 @@ class GateState:
         somebody forces it."""
         self._beyond = Beyond(fresh_s)
         self._rules = Rules(rules or RulesConfig())
-        self._held: Lane | None = None
+        self._trial: Lane | None = None
         self.experiment: Experiment | None = None
         """What the switchback blocks said so far (`control.trials`)."""
         self.stopping = False

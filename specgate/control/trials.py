@@ -39,10 +39,10 @@ class Trials:
         view = self._gate.view()
         weighed, curves = view.weighed, view.curves
         if weighed is None or curves is None:
-            self._gate.hold(None)
+            self._gate.put_on_trial(None)
             return
         tops = [curves.spec.top, curves.plain.top]
-        self._gate.hold(
+        self._gate.put_on_trial(
             self._switchback.step(
                 self._clock(),
                 side=view.side,

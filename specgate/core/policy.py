@@ -167,7 +167,7 @@ class Situation(NamedTuple):
     smoothed: the smoothed load now. usable: the lanes that are not ejected. weighed: with curves.
     on_spec: sequences in flight on the spec lane. forced: too large a share of recent sequences
     must go to the plain lane by rules (`core.rules`). draining: the lane that an operator drains.
-    held: the side of a block of the experiment. asleep: the lanes that sleep, of a pool that holds
+    trial: the side of a block of the experiment. asleep: the lanes that sleep, of a pool that holds
     one at a time.
     """
 
@@ -182,7 +182,7 @@ class Situation(NamedTuple):
     on_spec: int = 0
     forced: bool = False
     draining: Lane | None = None
-    held: Lane | None = None
+    trial: Lane | None = None
     asleep: frozenset[Lane] = frozenset()
 
 
@@ -226,8 +226,8 @@ def _why_away(lane: Lane, now: Situation) -> Reason:
 def _side(config: PolicyConfig, now: Situation) -> tuple[Lane, Reason]:
     if now.mode is not Mode.AUTO:
         return Lane(now.mode.value), Reason.FORCED
-    if now.held is not None and now.weighed is not None:  # unmeasured, nothing is tried
-        return now.held, Reason.SWITCHBACK
+    if now.trial is not None and now.weighed is not None:  # unmeasured, nothing is tried
+        return now.trial, Reason.SWITCHBACK
     threshold = config.threshold
     if now.weighed is not None:
         if config.placement is not Placement.SPLIT:
