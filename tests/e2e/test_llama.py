@@ -213,7 +213,9 @@ async def test_the_engine_stops_within_a_second_of_the_client_s_leaving(site, at
     engine = site.spec if lane == "spec" else site.plain
     body = json.dumps(chat_body(stream=True, max_tokens=4000, temperature=1, ignore_eos=True))
     async with connect(site.gate.url) as client:
-        await client.send(request_bytes(b"POST", CHAT, body=body.encode()))
+        asked = f"leaving-{lane}"
+        named = ((b"X-Request-Id", asked.encode()),)
+        await client.send(request_bytes(b"POST", CHAT, headers=named, body=body.encode()))
         await client.read_head()
         await client.read_until(b"\n\n", times=5)
         assert await running_count(engine) == 1
@@ -221,9 +223,7 @@ async def test_the_engine_stops_within_a_second_of_the_client_s_leaving(site, at
         async with asyncio.timeout(1):
             while await running_count(engine):
                 await asyncio.sleep(0.02)
-    ended = await site.gate.logged(
-        "request", count=len([e for e in site.gate.log if e["event"] == "request"])
-    )
+    ended = await site.gate.logged("request", request_id=asked)
     assert ended["outcome"] == "client_gone"
 
 

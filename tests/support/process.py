@@ -37,11 +37,14 @@ class GateProcess:
                 self.log.append(entry)
                 self._heard.notify_all()
 
-    async def logged(self, event: str, within_s: float = 5, count: int = 1) -> dict[str, Any]:
-        """The `count`-th line with this event, written already or to come."""
+    async def logged(
+        self, event: str, within_s: float = 5, count: int = 1, **fields: str
+    ) -> dict[str, Any]:
+        """The `count`-th line with this event and these fields, written already or to come."""
 
         def found() -> list[dict[str, Any]]:
-            return [entry for entry in self.log if entry["event"] == event]
+            named = [entry for entry in self.log if entry["event"] == event]
+            return [entry for entry in named if fields.items() <= entry.items()]
 
         async with self._heard:
             try:
