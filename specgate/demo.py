@@ -22,11 +22,12 @@ from specgate.core.sse import EventDecoder
 from specgate.core.tap import StreamTap
 from specgate.core.view import GateView
 from specgate.proxy.replies import LANE_HEADER
+from specgate.service import Service, serving
 from specgate.settings import load
 from specgate.sim.profiles import Profile, load_profile
 from specgate.sim.server import SimLane
 from specgate.sim.server import running as running_lanes
-from specgate.wiring import Service, build, serving
+from specgate.wiring import build
 
 DEFAULT_PROFILE = "k26-int4-8xrtxpro6000-vllm-ctx41k"
 """A published table that crosses early: speculation wins by 41 % alone and loses from C=4 on."""

@@ -15,10 +15,10 @@ import uvicorn
 from specgate.admin.metrics_port import listening, log_where
 from specgate.admin.warming import warm
 from specgate.proxy.drain import Connection, Drain
+from specgate.service import Service, uvicorn_config
 from specgate.settings import SettingsError, kind_of
 from specgate.upstream.descriptors import raise_limit
 from specgate.upstream.tcp import keep_alive
-from specgate.wiring import Service, uvicorn_config
 
 
 class GateServer(uvicorn.Server):
@@ -33,7 +33,7 @@ class GateServer(uvicorn.Server):
         self._stopping: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await warm(self._service.app)
+        await warm(self._service.app, self._service.settings.read_token)
         await super().startup(sockets=sockets)
         for bound in (bound for server in self.servers for bound in server.sockets):
             # Connections inherit it; the few that came before it go without.
@@ -49,7 +49,7 @@ class GateServer(uvicorn.Server):
         try:
             async with (
                 listening(self._service.metrics_port, log_where),
-                _reload_on_hangup(self._service),
+                reload_on_hangup(self._service),
             ):
                 await self.serve()
         except SettingsError as error:
@@ -114,7 +114,7 @@ def _url(bound: socket.socket, *, tls: bool) -> str:
 
 
 @asynccontextmanager
-async def _reload_on_hangup(service: Service) -> AsyncIterator[None]:
+async def reload_on_hangup(service: Service) -> AsyncIterator[None]:
     """SIGHUP asks for a reload; asked twice while one runs, it reloads once more after it."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
@@ -128,6 +128,8 @@ async def _reload_on_hangup(service: Service) -> AsyncIterator[None]:
             except SettingsError:
                 # Reported as a fact; the last good settings stay.
                 continue
+            except Exception:  # noqa: BLE001 - a reload must not end a gate that serves
+                structlog.stdlib.get_logger("specgate").exception("reload_failed")
 
     loop.add_signal_handler(signal.SIGHUP, asked.set)
     async with asyncio.TaskGroup() as group:

@@ -1,10 +1,8 @@
 """`specgate replay`: the gate on recorded or made traffic, in virtual time."""
 
-import json
 import math
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,57 +18,18 @@ from specgate.cli.replay_values import (
     TRAFFIC,
     Traffic,
 )
+from specgate.cli.replay_words import EPILOG, draw, show, write
 from specgate.cli.values import Finite
 from specgate.core.config import Placement, PolicyConfig
 from specgate.core.hold import Hold
 from specgate.core.profile import Profile
 from specgate.replay.plan import NoCurvesError, Plan, plan
-from specgate.replay.pool import LEFT_OUT
 from specgate.replay.record import Replay, replay_object, sweep_object
 from specgate.replay.run import Change, World
-from specgate.replay.shipped import TRACES
-from specgate.replay.traffic import PATTERNS, TrafficError
-from specgate.replay.wording import notes, sentence, sweep_title, title
+from specgate.replay.traffic import TrafficError
 
 LOAD, CONTENTION = (0.9,), (0.0,)
 SWEEP_LOADS, SWEEP_CONTENTIONS = (0.3, 0.6, 0.9, 1.1), (0.0, 0.2, 0.4)
-
-
-def _names(heading: str, said: Mapping[str, str]) -> str:
-    width = max(map(len, said)) + 2
-    lines = [
-        line
-        for name, text in said.items()
-        for line in _folded(text, f"  {name:<{width}}", " " * (width + 2))
-    ]
-    return "\n".join(["\b", heading, *lines])
-
-
-def _folded(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, 78, initial_indent=first, subsequent_indent=rest)
-
-
-EPILOG = "\n\n".join(
-    [
-        _names(
-            "Patterns, of arrivals at random (Poisson):",
-            {name: said for name, (said, _) in PATTERNS.items()},
-        ),
-        _names(
-            "Traces that come with specgate:", {name: said for name, (_, said) in TRACES.items()}
-        ),
-        "\n".join(
-            ["\b", "What the model leaves out:"]
-            + [line for text in LEFT_OUT for line in _folded(text, "  - ", "    ")]
-        ),
-        """\b
-Examples:
-  specgate replay --profile k26-int4-8xrtxpro6000-vllm-ctx10k --load 0.6
-  specgate replay --profile bench/profile.json --trace arrivals.csv --sweep
-  specgate replay --profile bench/profile.json --trace diurnal --threshold 24 --json -""",
-        "Exit status: 0 done, 1 a file could not be written, 2 wrong usage, 130 interrupted.",
-    ]
-)
 
 
 @click.command(
@@ -279,11 +238,11 @@ def replay(
     ]
     replays = list(_replays(made, loads, worlds))
     if json_file is not None:
-        _write(json_file, replay_object(made, replays[0]) if one else sweep_object(made, replays))
+        write(json_file, replay_object(made, replays[0]) if one else sweep_object(made, replays))
     if json_file is None or str(json_file) != "-":
-        _print(made, replays)
+        show(made, replays)
     if out is not None:
-        click.echo(_picture(made, replays[0], out), err=str(json_file) == "-")
+        click.echo(draw(made, replays[0], out), err=str(json_file) == "-")
 
 
 def _refuse_weighed(*, adaptive: bool, switches_per_h: int | None, hold: int | None) -> None:
@@ -337,52 +296,3 @@ def _replays(made: Plan, loads: Sequence[float], worlds: Sequence[World]) -> Ite
                 click.echo(".", nl=False, err=True)
     if live:
         click.echo(err=True)
-
-
-def _print(made: Plan, replays: Sequence[Replay]) -> None:
-    # Here, as it takes longer to import than --help takes.
-    from rich.console import Console
-
-    from specgate.replay.metered import metered
-    from specgate.replay.table import meter_table, sweep_table, table
-
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    if len(replays) > 1:
-        console.print(sweep_title(made), markup=False, end="\n\n")
-        console.print(sweep_table(replays))
-        return
-    load, world, found = replays[0]
-    console.print(title(made, found, load, world.contention), markup=False, end="\n\n")
-    console.print(table(replays[0]))
-    console.print()
-    if said := metered(found):
-        console.print(meter_table(said))
-        console.print()
-    for line in (sentence(made, found), *notes(made, found)):
-        console.print(line, markup=False)
-
-
-def _write(file: Path, found: object) -> None:
-    text = json.dumps(found, indent=2) + "\n"
-    if str(file) == "-":
-        click.echo(text, nl=False)
-        return
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from error
-
-
-def _picture(made: Plan, one: Replay, folder: Path) -> str:
-    """Draws it; where it is, or why there is none."""
-    try:
-        # Here, as it takes long to import, and its libraries need not be there.
-        from specgate.replay.picture import write
-
-        return f"Picture: {write(made, one, folder)}"
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        return "No picture: it needs pip install 'specgate[bench]'"
-    except OSError as error:
-        raise click.ClickException(f"{error.filename or folder}: {error.strerror}") from error

@@ -55,6 +55,11 @@ class AdmissionQueue:
     def fence(self, why: str | None) -> None:
         """Until it is called with None nobody is admitted, those that are no load included."""
         self._fence = why
+        if why is None:
+            # What is no load waited for this alone, and not for room like those before it.
+            for waiter in [waiter for waiter in self._waiting if not waiter.sequences]:
+                del self._waiting[waiter]
+                waiter.call()
         self.turn()
 
     @property
@@ -78,6 +83,10 @@ class AdmissionQueue:
         if self._stopping is not None:
             # A fault for each: one that is raised again and again keeps the frames of all.
             raise Stopping(self._stopping, retry_after_s=self._retry_after_s)
+        if self._waiting:
+            # A hold ends by time, and nobody says so before the next tick: who waited for it goes
+            # first, and does not fill the queue for who comes now.
+            self.turn()
         full = self._has_no_room(sequences)
         held = sequences > 0 and self._is_held()
         if not full and not held and not (self._waiting and sequences):
@@ -110,6 +119,9 @@ class AdmissionQueue:
 
     def late(self, waiter: "Waiter") -> None:
         """Its time is over: it is refused, or admitted if it waited for a drain alone."""
+        self.turn()  # a hold may be over by now
+        if waiter not in self._waiting:
+            return
         if self._is_held() and not self._has_no_room(waiter.sequences):
             self._waiting.pop(waiter, None)
             waiter.call()

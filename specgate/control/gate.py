@@ -5,56 +5,26 @@ a place in the ledger in one call with no await in it. Nothing here waits, logs 
 emits facts.
 """
 
-import math
-from collections.abc import Callable
-
 from specgate.control.admission import Admission
 from specgate.control.gate_state import GateState
 from specgate.core.accept import Counted
 from specgate.core.config import Placement, PolicyConfig
 from specgate.core.demand import Mark
 from specgate.core.errors import ConnectFailed
-from specgate.core.events import Observer, Switched
+from specgate.core.events import Switched
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
-from specgate.core.policy import Decision, Mode, Reason, Situation, decide
-from specgate.core.regret import CONSTANTS, Constants
+from specgate.core.policy import Decision, Mode, Reason
 from specgate.core.routes import RouteClass
-from specgate.core.rules import Asked, RulesConfig, rerouted
+from specgate.core.rules import Asked, rerouted
 from specgate.engines.base import Engine
 from specgate.engines.features import EFFECTS
-from specgate.ledger.base import Entry, Ledger
+from specgate.ledger.base import Entry
 from specgate.upstream.base import Origin
 
 
 class Gate(GateState):
-    """`clock`: monotonic seconds. All methods run to their end without awaiting."""
-
-    def __init__(
-        self,
-        *,
-        policy: PolicyConfig,
-        origins: dict[Lane, Origin],
-        ledger: Ledger,
-        observe: Observer,
-        clock: Callable[[], float],
-        constants: Constants = CONSTANTS,
-        fresh_s: float = 15.0,
-        rules: RulesConfig | None = None,
-    ) -> None:
-        """fresh_s: what an engine said of its load is believed for so long."""
-        super().__init__(
-            policy=policy,
-            origins=origins,
-            ledger=ledger,
-            observe=observe,
-            clock=clock,
-            constants=constants,
-            fresh_s=fresh_s,
-            rules=rules,
-        )
-        first = self._decision(arriving=0, now=clock())
-        self._side, self._reason = first.side, first.side_reason
+    """All methods run to their end without awaiting."""
 
     # The way of a request
 
@@ -285,28 +255,6 @@ class Gate(GateState):
         load = self._load
         if total != load.count:
             load.observe(total, now)
-
-    def _decision(self, *, arriving: int, now: float) -> Decision:
-        switched_at = self._switched_at
-        since_switch_s = math.inf if switched_at is None else now - switched_at
-        load, weighing = self._load, self._reckoning.weighing
-        # By position: making an object by its fields' names costs three times as much.
-        situation = Situation(
-            self._mode,
-            self._side,
-            since_switch_s,
-            load.count,
-            arriving,
-            load.read(now),
-            self._roster.usable,
-            None if weighing is None else weighing.latest,
-            self._ledger.counts().spec,
-            self._rules.share.over,
-            self._roster.draining,
-            self._trial,
-            self._roster.asleep,
-        )
-        return decide(self._policy, situation)
 
     def _settle(self, decision: Decision, now: float) -> None:
         """Remember why, and switch if the side moved."""

@@ -1,5 +1,7 @@
-"""What the gate holds, and what everybody may see of it. What changes it is in `control.gate`."""
+"""What the gate holds, what everybody may see of it, and what the policy makes of it. What changes
+it is in `control.gate`."""
 
+import math
 from collections.abc import Callable
 
 from specgate.control.reckoning import Reckoning
@@ -10,7 +12,7 @@ from specgate.core.config import PolicyConfig
 from specgate.core.events import Observer
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts, SmoothedLoad
-from specgate.core.policy import Mode, Reason
+from specgate.core.policy import Decision, Mode, Situation, decide
 from specgate.core.regret import CONSTANTS, Constants
 from specgate.core.rules import Rules, RulesConfig
 from specgate.core.switchback import Experiment
@@ -70,7 +72,8 @@ class GateState:
         """Sequences that engines have beyond ours, as of the last tick."""
         # The side that an idle gate starts on is a choice, not a switch.
         self._side = self._reckoning.first_side
-        self._reason = Reason.UNMEASURED
+        first = self._decision(arriving=0, now=now)
+        self._side, self._reason = first.side, first.side_reason
 
     def view(self) -> GateView:
         now = self._clock()
@@ -157,6 +160,28 @@ class GateState:
     def ready(self) -> bool:
         """Whether some lane is known to serve, and the gate is not about to stop."""
         return (self._roster.ready or self._changing) and not self.stopping
+
+    def _decision(self, *, arriving: int, now: float) -> Decision:
+        switched_at = self._switched_at
+        since_switch_s = math.inf if switched_at is None else now - switched_at
+        load, weighing = self._load, self._reckoning.weighing
+        # By position: making an object by its fields' names costs three times as much.
+        situation = Situation(
+            self._mode,
+            self._side,
+            since_switch_s,
+            load.count,
+            arriving,
+            load.read(now),
+            self._roster.usable,
+            None if weighing is None else weighing.latest,
+            self._ledger.counts().spec,
+            self._rules.share.over,
+            self._roster.draining,
+            self._trial,
+            self._roster.asleep,
+        )
+        return decide(self._policy, situation)
 
     @property
     def _changing(self) -> bool:

@@ -28,6 +28,9 @@ PROBE_TIMEOUT_S = 5.0
 PROBE_CONNECT_S = 2.0
 """A kernel takes a connection at once, however busy its engine is."""
 
+READ_MOST = 256 * 1024
+"""Bytes of an answer that are looked at; a list of models has a few hundred. It is decoded in the
+event loop: one of 50 MB took it for half a minute."""
 
 WRONG_KEY = ", to the key that the gate has for it"
 
@@ -103,8 +106,15 @@ class Prober:
 
     async def _get(self, origin: Origin, path: str) -> httpx2.Response:
         # One limit for the whole exchange: httpx2's is per read, and a body may never end.
-        async with asyncio.timeout(PROBE_TIMEOUT_S):
-            return await self._client.get(origin.url + path, headers=origin.credentials)
+        asking = self._client.stream("GET", origin.url + path, headers=origin.credentials)
+        async with asyncio.timeout(PROBE_TIMEOUT_S), asking as response:
+            read = bytearray()
+            async for part in response.aiter_bytes():
+                read += part
+                if len(read) > READ_MOST:
+                    # The status is the answer; what was begun names no engine.
+                    break
+        return httpx2.Response(response.status_code, content=bytes(read[:READ_MOST]))
 
 
 def _verdict(status: int, path: str) -> tuple[Sign, str]:

@@ -11,12 +11,75 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from specgate.core.errors import ConnectFailed, FirstByteTimeout, HalfDone, LaneFault
+from specgate.control.gate import Gate
+from specgate.core.config import ProxyConfig
+from specgate.core.errors import (
+    ConnectFailed,
+    FirstByteTimeout,
+    HalfDone,
+    LaneFault,
+    RequestRefused,
+)
 from specgate.core.lanes import Lane
+from specgate.core.policy import Reason
 from specgate.core.routes import RouteClass
+from specgate.proxy.account import Account
+from specgate.proxy.downstream import Downstream
+from specgate.proxy.intake import Intake
+from specgate.proxy.relay import head_for_client, relay
+from specgate.proxy.sending import Sending
 from specgate.upstream.base import Origin, Response
 
+TO_BOTH = frozenset({RouteClass.ABORT, RouteClass.ADMIN, RouteClass.STORED})
+"""Routes whose calls may go to both lanes: their bodies are held."""
+
 OTHER_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToBoth:
+    """Steps 3 to 6 of such calls, which are no load. `clock`: monotonic seconds."""
+
+    gate: Gate
+    sending: Sending
+    config: ProxyConfig
+    clock: Callable[[], float]
+
+    def takes(self, route: RouteClass, path: str) -> bool:
+        """Whether calls of a route in TO_BOTH go to both: where there are two engines. Raises
+        RequestRefused for those that the settings refuse, also of one engine whose key is the
+        gate's."""
+        origins = self.gate.origins()
+        several = len(origins) > 1
+        if route is RouteClass.ADMIN:
+            if self.gate.turns is not None:
+                raise _admin_refused(path, both=False)
+            guarded = several or origins[0].authorization is not None
+            if guarded and not self.config.admin_to_both:
+                raise _admin_refused(path)
+        return several
+
+    def is_held(self, intake: Intake) -> bool:
+        """Whether a call is about what one lane is known to hold: then that one alone has it."""
+        state = None if intake.asked is None else intake.asked.state
+        return state is not None and self.gate.holds(state)
+
+    async def serve(self, down: Downstream, intake: Intake, account: Account) -> None:
+        """Raises ConnectFailed if neither lane took a connection."""
+        answers = Answers()
+        try:
+            await ask_all(
+                self.gate.origins(),
+                lambda origin: self.sending.send(origin, down, intake, account),
+                answers,
+                patient=account.route is RouteClass.ADMIN,
+            )
+            response = answers.chosen(account.route)
+            account.lane, account.reason = response.lane, Reason.BOTH
+            head = head_for_client(response, account, self.config)
+            await relay(response, head, down, account, self.config, self.clock)
+        finally:
+            await answers.aclose()
 
 
 @dataclass(slots=True)
@@ -79,4 +142,15 @@ async def ask_all(
 def _late(lane: Lane) -> FirstByteTimeout:
     return FirstByteTimeout(
         f"the {lane} lane did not answer within {OTHER_WAIT_S:g} s of the other", lane=lane
+    )
+
+
+def _admin_refused(path: str, *, both: bool = True) -> RequestRefused:
+    """For a call that changes an engine, where there are two, or the gate keeps its key. both: they
+    could be sent to both lanes, neither of which sleeps."""
+    hint = ", or have such calls sent to both with SPECGATE_ENGINE_ADMIN=both" if both else ""
+    return RequestRefused(
+        403,
+        f"{path[:100]} changes an engine: call each engine itself, not the gate{hint}",
+        code="engine_admin_refused",
     )

@@ -5,6 +5,7 @@ A typed partial decode: everything else is skipped unbuilt, and what cannot be r
 compressed, absurd) is one sequence and no rule's.
 """
 
+import re
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -123,7 +124,11 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def known(body: bytes, *, conversation: bool = False) -> Known:
     """What a generation request's body says. conversation: which it belongs to, too."""
     try:
-        fields = _decode_fields(body)
+        try:
+            fields = _decode_fields(body)
+        except msgspec.MsgspecError:
+            body = _strict(body)
+            fields = _decode_fields(body)
         n, features = fields.n, fields.features()
         if fields.sampling_params:
             sampled = _sampling(fields.sampling_params)
@@ -140,9 +145,28 @@ def known(body: bytes, *, conversation: bool = False) -> Known:
     except _UNREADABLE:
         return Known()
     if n is not None or prompts != 1:
-        copies = n if isinstance(n, int) and not isinstance(n, bool) else 1
-        prompts = min(MAX_SEQUENCES, max(1, copies) * prompts)
+        prompts = min(MAX_SEQUENCES, max(1, _copies(n)) * prompts)
     return Known(prompts, features, state, talk)
+
+
+def _strict(body: bytes) -> bytes:
+    """Without what engines in Python take and JSON does not have: a byte order mark, and half of a
+    surrogate pair, as a text has that was cut within a character."""
+    return _HALF_A_PAIR.sub(rb"\\u003f", body.removeprefix(b"\xef\xbb\xbf"))
+
+
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_A_PAIR = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
+
+
+def _copies(n: object) -> int:
+    """What engines take for a number: "3" and 3.0 are 3 to them. 1 for all else."""
+    if isinstance(n, bool) or not isinstance(n, int | float | str):
+        return 1
+    try:
+        return n if isinstance(n, int) else int(float(n))
+    except (ValueError, OverflowError):
+        return 1
 
 
 def session_of(body: bytes) -> str | None:

@@ -20,9 +20,6 @@ from specgate.proxy.downstream import Downstream
 from specgate.proxy.fields import conversation_of, known, session_of, with_usage
 from specgate.proxy.replies import LANE_HEADER
 
-TO_BOTH = frozenset({RouteClass.ABORT, RouteClass.ADMIN, RouteClass.STORED})
-"""Routes whose calls may go to both lanes: their bodies are held."""
-
 
 class Intake(NamedTuple):
     """A request, understood as far as the gate needs. `sequences`: at least 1 for a generation
@@ -104,22 +101,6 @@ def _named(down: Downstream) -> Lane:
             400, f"{LANE_HEADER.decode()} must be spec or plain, not {name[:40]!r}", code="bad_lane"
         )
     return Lane(name)
-
-
-def admin_refused(path: str, *, both: bool = True) -> RequestRefused:
-    """For a call that changes an engine, where there are two, or the gate keeps its key. both: they
-    could be sent to both lanes, neither of which sleeps."""
-    hint = ", or have such calls sent to both with SPECGATE_ENGINE_ADMIN=both" if both else ""
-    return RequestRefused(
-        403,
-        f"{path[:100]} changes an engine: call each engine itself, not the gate{hint}",
-        code="engine_admin_refused",
-    )
-
-
-def climbing_refused() -> RequestRefused:
-    """For a path that leads out of the base of a lane's URL, to who knows what else is there."""
-    return RequestRefused(400, "the path's dot segments lead above its root", code="bad_path")
 
 
 def _too_large(limit: int) -> RequestRefused:

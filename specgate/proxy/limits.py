@@ -1,7 +1,6 @@
-"""What a client may ask of a connection, in bytes and seconds; and whether it is still there."""
+"""What a client may ask of a connection, in bytes and seconds."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -70,21 +69,3 @@ class Deadline:
             return
         self._at = None
         self._expired(self.kind)
-
-
-_LEFT = frozenset({7, 8, 9, 11})  # Linux: CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING
-
-
-def peer_has_left(sock: socket.socket | None) -> bool:
-    """Whether the peer of a connected TCP socket has closed or reset it.
-
-    Asks the kernel for the connection's state: a socket that is not being read reports neither.
-    False where the kernel does not say (not Linux, not TCP), and where a FIN has not come yet,
-    since it waits behind bytes for which there is no room.
-    """
-    if sock is None or not hasattr(socket, "TCP_INFO"):
-        return False
-    try:
-        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _LEFT
-    except OSError:
-        return True

@@ -18,8 +18,9 @@ from specgate.proxy.app import Carrier, is_own
 from specgate.proxy.bridge import App, serve_asgi
 from specgate.proxy.ending import Ending
 from specgate.proxy.exchange import Exchange
+from specgate.proxy.inflow import Inflow
 from specgate.proxy.keys import Keyring
-from specgate.proxy.limits import Deadline, Limits, peer_has_left
+from specgate.proxy.limits import Deadline, Limits
 from specgate.proxy.messages import Messages
 from specgate.proxy.watch import within
 
@@ -28,9 +29,6 @@ PIPELINE_MAX = 8
 
 PIPELINE_LIMIT = 1000
 """What one read may hold all the same: the smallest requests cost 25 times their size in memory."""
-
-PAUSED_LOOK_S = 0.5
-"""How often a connection that is not being read is asked whether its client is still there."""
 
 _log = logging.getLogger("specgate.connection")
 
@@ -71,8 +69,6 @@ class GateProtocol(asyncio.Protocol):
         self._resting: asyncio.Future[None] | None = None
         self._refused = False
         self._gone = False
-        self._reading = True
-        self._looking = False
         self._drained: asyncio.Future[None] | None = None
         self.blocked = False
         self.send: Callable[[bytes], None] = _nowhere
@@ -82,6 +78,7 @@ class GateProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._ending = Ending(self._loop, self._transport, self._limits.flush_s)
+        self._inflow = Inflow(self._loop, self._transport, self._ending)
         self.send = self._transport.write
         self._server.connections.add(self)
         self._await_client()
@@ -310,7 +307,7 @@ class GateProtocol(asyncio.Protocol):
     def _await_client(self) -> None:
         """What it is to do next, and by when."""
         messages, deadline, limits = self._messages, self._deadline, self._limits
-        if self._refused or not self._reading:
+        if self._refused or not self._inflow.reading:
             deadline.clear()
         elif messages.in_head:
             if deadline.kind != "head":
@@ -334,28 +331,15 @@ class GateProtocol(asyncio.Protocol):
             incoming.fail(RequestRefused(408, "the request's body took too long", code="slow_body"))
 
     def _pause(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._transport.pause_reading()
+        if self._inflow.reading:
+            self._inflow.pause()
             self._deadline.clear()
-            if not self._looking:
-                self._looking = True
-                self._loop.call_later(PAUSED_LOOK_S, self._look)
 
     def _resume(self) -> None:
-        if not self._reading and not self._ending.begun and len(self._queue) < PIPELINE_MAX:
-            self._reading = True
-            self._transport.resume_reading()
+        paused = not self._inflow.reading and not self._ending.begun
+        if paused and len(self._queue) < PIPELINE_MAX:
+            self._inflow.resume()
             self._await_client()
-
-    def _look(self) -> None:
-        self._looking = not self._reading and not self._ending.begun
-        if not self._looking:
-            return
-        if peer_has_left(self._transport.get_extra_info("socket")):
-            self._ending.reset()
-        else:
-            self._loop.call_later(PAUSED_LOOK_S, self._look)
 
 
 def _nowhere(data: bytes) -> None:

@@ -1,6 +1,6 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from specgate.core.config import ProxyConfig
@@ -12,77 +12,74 @@ from specgate.core.routes import GENERATES
 from specgate.core.tap import StreamTap, Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
-from specgate.proxy.declining import WholeAnswer
 from specgate.proxy.downstream import Downstream
 from specgate.proxy.replies import own_headers
 from specgate.proxy.watch import within
 from specgate.upstream.base import Response
 
-Look = Callable[[Response, Account], Awaitable[WholeAnswer | None]]
 
-
-async def relay(
-    response: Response,
-    down: Downstream,
-    account: Account,
-    config: ProxyConfig,
-    clock: Callable[[], float],
-    look: Look | None = None,
-) -> WholeAnswer | None:
-    """Head, body as it comes, end. The lane is read no faster than the client reads.
-
-    look: looks at a 503 and at the beginning of an event stream before anything goes down; what it
-    returns, if it does, is returned, and nothing went down.
-
-    Raises StreamBroken, ClientStalled; the caller closes the response.
-    """
-    head = _head(response, account, config)
-    # Only what decodes tokens has any to count, and what is compressed cannot be read along.
-    if account.route in GENERATES and not head.encoded:
-        account.tap = tap_for(head.content_type)
-    streams = account.tap.__class__ is StreamTap
-    if look is not None and (streams or response.status == 503):
-        declined = await look(response, account)
-        if declined is not None:
-            account.tap = None
-            return declined
-    if streams and value_of(head.pairs, b"content-length") is None:
-        account.stream = cast("StreamTap", account.tap)
-    account.status = response.status
-    account.phase = Phase.STREAM
-    await down.start(response.status, response.reason, head.pairs)
-    account.answered_at = clock()
-    if account.learn is not None and not head.encoded:
-        account.tap = IdTap(account.tap or tap_for(head.content_type), account.learn)
-    sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
-    if (
-        account.asks_usage
-        and media_type(head.content_type) == b"text/event-stream"
-        and not head.encoded
-    ):
-        sink = _Discreet(sink)
-    await response.deliver(sink, config.timeouts.idle_s)
-    sink.end()
-    trailers = response.trailers
-    await down.finish(_trailers(trailers) if trailers else trailers)
-    return None
-
-
-def _trailers(pairs: Pairs) -> Pairs:
-    """What of the trailers goes through: what would of the headers, and no word on framing."""
-    return [pair for pair in end_to_end(pairs) if pair[0].lower() != b"content-length"]
-
-
-def _head(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
+def head_for_client(response: Response, account: Account, config: ProxyConfig) -> ClientHead:
+    """The head as it goes down; and `account.tap`, if something is to read along in the body."""
     own: Iterable[tuple[bytes, bytes]] = ()
     if config.expose_headers and account.reason is not None:
         own = own_headers(response.lane, account.reason)
-    return to_client(
+    head = to_client(
         response.headers,
         request_id=account.wire_id,
         accel_buffering=config.accel_buffering,
         own=own,
     )
+    # Only what decodes tokens has any to count, and what is compressed cannot be read along.
+    if account.route in GENERATES and not head.encoded:
+        account.tap = tap_for(head.content_type)
+    return head
+
+
+async def relay(
+    response: Response,
+    head: ClientHead,
+    down: Downstream,
+    account: Account,
+    config: ProxyConfig,
+    clock: Callable[[], float],
+) -> None:
+    """Head, body as it comes, end. The lane is read no faster than the client reads.
+
+    head: what `head_for_client` made of the response's. Raises StreamBroken, ClientStalled; the
+    caller closes the response.
+    """
+    streams = account.tap.__class__ is StreamTap
+    discreet = (
+        account.asks_usage
+        and media_type(head.content_type) == b"text/event-stream"
+        and not head.encoded
+    )
+    # A length that the engine gave counts the event that is taken out.
+    pairs = _without_length(head.pairs) if discreet else head.pairs
+    if streams and value_of(pairs, b"content-length") is None:
+        account.stream = cast("StreamTap", account.tap)
+    account.status = response.status
+    account.phase = Phase.STREAM
+    await down.start(response.status, response.reason, pairs)
+    account.answered_at = clock()
+    if account.learn is not None and not head.encoded:
+        account.tap = IdTap(account.tap or tap_for(head.content_type), account.learn)
+    sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
+    if discreet:
+        sink = _Discreet(sink)
+    await response.deliver(sink, config.timeouts.idle_s)
+    sink.end()
+    trailers = response.trailers
+    await down.finish(_trailers(trailers) if trailers else trailers)
+
+
+def _trailers(pairs: Pairs) -> Pairs:
+    """What of the trailers goes through: what would of the headers, and no word on framing."""
+    return _without_length(end_to_end(pairs))
+
+
+def _without_length(pairs: Pairs) -> Pairs:
+    return [pair for pair in pairs if pair[0].lower() != b"content-length"]
 
 
 class _Patient:
@@ -101,22 +98,20 @@ class _Patient:
         self._tap = tap
         self._clock = clock
         self._send_s = send_s
-        # Without a tap a piece goes straight through, one call a piece.
-        self.write = down.write if tap is None else self._through(down.write, tap.feed, clock)
+        write = down.write
+        if tap is None:
+            # A piece goes straight through, one call a piece.
+            self.write = write
+            return
+        feed = tap.feed
 
-    @staticmethod
-    def _through(
-        write: Callable[[bytes], bool],
-        feed: Callable[[bytes, float], None],
-        clock: Callable[[], float],
-    ) -> Callable[[bytes], bool]:
         # A closure: what it calls for each chunk of a stream is bound once.
         def write_and_feed(piece: bytes) -> bool:
             full = write(piece)
             feed(piece, clock())
             return full
 
-        return write_and_feed
+        self.write = write_and_feed
 
     def end(self) -> None:
         """The body is complete."""

@@ -8,6 +8,7 @@ p is one number for a sequence. It is drawn around the mean of its prompt's clas
 maths speculates better than free text, as published acceptance tables show.
 """
 
+from collections.abc import Callable
 from statistics import NormalDist
 
 SPREAD = 0.06
@@ -23,15 +24,8 @@ def accept_length(p: float, steps: int) -> float:
 
 
 def p_for_accept_length(length: float, steps: int) -> float:
-    """The p in [0, 1] that gives this mean, by bisection; out of reach is clamped to an end."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if accept_length(middle, steps) < length:
-            low = middle
-        else:
-            high = middle
-    return high if steps else 0.0
+    """The p in [0, 1] that gives this mean; out of reach is clamped to an end."""
+    return _p_where(accept_length, length, steps, halvings=60)
 
 
 def mean_accept_length(p: float, steps: int) -> float:
@@ -45,11 +39,18 @@ def mean_accept_length(p: float, steps: int) -> float:
 
 
 def mean_p_for(length: float, steps: int) -> float:
-    """The mean p at which the spread sequences have this mean_accept_length, by bisection."""
+    """The mean p at which the spread sequences have this mean_accept_length."""
+    return _p_where(mean_accept_length, length, steps, halvings=40)
+
+
+def _p_where(
+    mean: Callable[[float, int], float], length: float, steps: int, *, halvings: int
+) -> float:
+    """The p in [0, 1] at which `mean`, which grows with it, is `length`: by bisection."""
     low, high = 0.0, 1.0
-    for _ in range(40):
+    for _ in range(halvings):
         middle = (low + high) / 2
-        if mean_accept_length(middle, steps) < length:
+        if mean(middle, steps) < length:
             low = middle
         else:
             high = middle

@@ -195,14 +195,7 @@ def _head(engine: Engine, ask: Ask) -> dict[str, Any]:
 def _event(
     head: dict[str, Any], kind: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None
 ) -> str:
-    body = {
-        "id": head["id"],
-        "object": kind,
-        "created": head["created"],
-        "model": head["model"],
-        "choices": choices,
-        "usage": usage,
-    }
+    body = _body(head, kind, choices, usage)
     return f"data: {json.dumps(body, separators=(',', ':'))}\n\n"
 
 
@@ -219,16 +212,21 @@ def _whole(
     choices: list[dict[str, Any]],
     tickets: Several[Ticket],
 ) -> bytes:
-    body = {
+    body = _body(head, kind, choices, _usage(ask, tickets))
+    return json.dumps(body | {"metadata": {"weight_version": "default"}}).encode()
+
+
+def _body(
+    head: dict[str, Any], kind: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {
         "id": head["id"],
         "object": kind,
         "created": head["created"],
         "model": head["model"],
         "choices": choices,
-        "usage": _usage(ask, tickets),
-        "metadata": {"weight_version": "default"},
+        "usage": usage,
     }
-    return json.dumps(body).encode()
 
 
 def _finish(ticket: Ticket | None) -> dict[str, Any]:

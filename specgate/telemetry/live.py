@@ -120,85 +120,75 @@ class EngineFigures(Collector):
 def _edges(view: GateView) -> Iterable[Metric]:
     """Without a threshold there are no edges, and no series: absent is not 0."""
     policy = view.policy
-    for name, text, value in (
-        ("specgate_threshold", "The load below which the gate speculates.", policy.threshold),
-        (
-            "specgate_plain_above",
-            "The load at which the gate leaves the spec side.",
-            policy.plain_above,
-        ),
-        (
-            "specgate_speculate_below",
-            "The load below which the gate comes back to the spec side.",
-            policy.speculate_below,
-        ),
-    ):
-        family = GaugeMetricFamily(name, text)
-        if value is not None:
-            family.add_metric([], value)
-        yield family
+    yield _gauge(
+        "specgate_threshold", "The load below which the gate speculates.", policy.threshold
+    )
+    yield _gauge(
+        "specgate_plain_above",
+        "The load at which the gate leaves the spec side.",
+        policy.plain_above,
+    )
+    yield _gauge(
+        "specgate_speculate_below",
+        "The load below which the gate comes back to the spec side.",
+        policy.speculate_below,
+    )
 
 
 def _outlook(view: GateView) -> Iterable[Metric]:
     """Of whatever the side is decided by, threshold or profile; no series where there is none."""
     seen = outlook(view)
-    for name, text, value in (
-        (
-            "specgate_edge_low",
-            "Lower end of the band that is nearest to the load, in sequences.",
-            seen.low,
-        ),
-        (
-            "specgate_edge_high",
-            "Its upper end; the same where it is a single edge.",
-            seen.high,
-        ),
-        (
-            "specgate_edge_distance",
-            "Sequences that the load must rise by, or below 0 fall by, before the side may change.",
-            seen.away,
-        ),
-    ):
-        family = GaugeMetricFamily(name, text)
-        if value is not None:
-            family.add_metric([], value)
-        yield family
+    yield _gauge(
+        "specgate_edge_low",
+        "Lower end of the band that is nearest to the load, in sequences.",
+        seen.low,
+    )
+    yield _gauge(
+        "specgate_edge_high", "Its upper end; the same where it is a single edge.", seen.high
+    )
+    yield _gauge(
+        "specgate_edge_distance",
+        "Sequences that the load must rise by, or below 0 fall by, before the side may change.",
+        seen.away,
+    )
 
 
 def _accept_length(view: GateView) -> Iterable[Metric]:
     """Only with a profile that has the bench's; the age only once something was learnt."""
     accept = view.accept
-    for name, text, value in (
-        (
-            "specgate_accept_length",
-            "Tokens that a decode step of the spec lane yields a sequence, of recent requests.",
-            None if accept is None else accept.live,
-        ),
-        (
-            "specgate_accept_length_error",
-            "Its standard error.",
-            None if accept is None else accept.standard_error,
-        ),
-        (
-            "specgate_accept_length_age_seconds",
-            "Time since something was last learnt of it from the engine.",
-            None if accept is None else accept.age_s,
-        ),
-        (
-            "specgate_accept_length_bench",
-            "The same in the profile's measurement.",
-            None if accept is None else accept.bench,
-        ),
-        (
-            "specgate_accept_length_break_even",
-            "The accept length at which speculation would just pay at the load that is.",
-            None if accept is None else accept.break_even,
-        ),
-    ):
-        family = GaugeMetricFamily(name, text)
-        if value is not None:
-            family.add_metric([], value)
-        yield family
+    yield _gauge(
+        "specgate_accept_length",
+        "Tokens that a decode step of the spec lane yields a sequence, of recent requests.",
+        None if accept is None else accept.live,
+    )
+    yield _gauge(
+        "specgate_accept_length_error",
+        "Its standard error.",
+        None if accept is None else accept.standard_error,
+    )
+    yield _gauge(
+        "specgate_accept_length_age_seconds",
+        "Time since something was last learnt of it from the engine.",
+        None if accept is None else accept.age_s,
+    )
+    yield _gauge(
+        "specgate_accept_length_bench",
+        "The same in the profile's measurement.",
+        None if accept is None else accept.bench,
+    )
+    yield _gauge(
+        "specgate_accept_length_break_even",
+        "The accept length at which speculation would just pay at the load that is.",
+        None if accept is None else accept.break_even,
+    )
+
+
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    """None: no series."""
+    family = GaugeMetricFamily(name, text)
+    if value is not None:
+        family.add_metric([], value)
+    return family
 
 
 def _one_of(name: str, text: str, now: str, values: Iterable[str]) -> Metric:

@@ -18,7 +18,7 @@ from specgate.core.errors import FailureKind, NoAnswer, StreamBroken
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Request, Sink
 from specgate.upstream.reading import EARLY_LIMIT, HEAD_LIMIT, Reading
-from specgate.upstream.tcp import taken_whole
+from specgate.upstream.tcp import reset_on_close, taken_whole
 
 
 class DiedUnused(Exception):
@@ -44,6 +44,7 @@ class Connection(Reading, asyncio.Protocol):
         self._readable: select.poll | None = None
         self._loop = asyncio.get_running_loop()
         self._writable: asyncio.Future[None] | None = None
+        self._uploading = False
         self._lost = False
         super().__init__()
 
@@ -55,6 +56,7 @@ class Connection(Reading, asyncio.Protocol):
         The future is done when the response's head has come. It raises DiedUnused, NoAnswer.
         """
         self.idle_since = None
+        self._uploading = request.rest is not None
         self._reset(head_only=request.method == b"HEAD")
         self._head = head = self._loop.create_future()
         if self._lost:
@@ -96,6 +98,7 @@ class Connection(Reading, asyncio.Protocol):
             return False
         if chunked:
             self._transport.write(b"0\r\n\r\n")
+        self._uploading = False
         return True
 
     async def deliver(self, sink: Sink, idle_s: float | None) -> None:
@@ -161,7 +164,10 @@ class Connection(Reading, asyncio.Protocol):
         return bool(self._readable.poll(0))
 
     def abort(self) -> None:
-        """End the connection now, sent or not: this is how an engine learns that nobody waits."""
+        """End the connection now, sent or not: this is how an engine learns that nobody waits. By
+        a reset where part of a request is missing, or was not taken yet by the engine's kernel."""
+        if not self._lost and (self._uploading or not taken_whole(self._sock)):
+            reset_on_close(self._sock)
         self._lost = True
         head = self._head
         if head is not None and not head.done():

@@ -13,20 +13,15 @@ lane, and nowhere else: one that takes no connection any more has died, perhaps 
 """
 
 import asyncio
-import ipaddress
-import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import aiohappyeyeballs
-from aiohappyeyeballs import AddrInfoType
 
 from specgate.core.errors import ConnectFailed, LaneFault, NoAnswer, Unsent
 from specgate.core.headers import Pairs
 from specgate.upstream.base import Origin, Peeked, Request, Sink
+from specgate.upstream.connecting import connect
 from specgate.upstream.connection import Connection, DiedUnused
-from specgate.upstream.tcp import keep_alive
 
 IDLE_S = 4.0
 """How long a connection may rest."""
@@ -37,9 +32,6 @@ SWEEP_S = 1.0
 RETRY_WITHIN_S = 1.0
 """A reused connection that dies later than this died of something else than its age: the engine
 had the request, may have worked on it, and it is not sent again."""
-
-FALLBACK_S = 0.25
-"""How long one address is tried before the next is, beside it (RFC 8305)."""
 
 
 class PooledUpstream:
@@ -68,7 +60,7 @@ class PooledUpstream:
                     raise _died(died, request, origin) from died
                 perhaps = "" if died.unsent else str(died)
         try:
-            fresh = await self._connect(origin)
+            fresh = await connect(origin, self._connect_timeout_s, self._tls, self._forget)
         except ConnectFailed:
             if perhaps:
                 raise NoAnswer(perhaps, lane=origin.lane, unheard=True) from None
@@ -107,34 +99,6 @@ class PooledUpstream:
         self._idle.clear()
 
     # Connections
-
-    async def _connect(self, origin: Origin) -> Connection:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                sock = await _open_socket(origin.host, origin.port)
-                try:
-                    transport, connection = await loop.create_connection(
-                        lambda: Connection(origin.lane, self._forget, sock), sock=sock
-                    )
-                except BaseException:
-                    sock.close()
-                    raise
-                if origin.scheme == "https":
-                    if self._tls is None:
-                        # A reload made it https, and certificates are read at the start.
-                        connection.abort()
-                        raise OSError("https needs a restart of the gate")
-                    await _encrypt(transport, connection, self._tls, origin.host)
-        except TimeoutError as error:
-            message = f"the {origin.lane} lane took no connection in {self._connect_timeout_s:g} s"
-            raise ConnectFailed(message, lane=origin.lane) from error
-        except (OSError, UnicodeError) as error:
-            # UnicodeError: a name that no resolver can be asked for.
-            what = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            message = f"the {origin.lane} lane took no connection: {what}"
-            raise ConnectFailed(message, lane=origin.lane) from error
-        return connection
 
     def _take(self, origin: Origin) -> Connection | None:
         idle = self._idle.get(origin.url)
@@ -264,47 +228,3 @@ async def _either(head: asyncio.Future[None], upload: asyncio.Task[bool]) -> Non
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if upload.done() and not head.done():
         upload.result()
-
-
-async def _open_socket(host: str, port: int) -> socket.socket:
-    """A connected socket: names are asked anew each time, and families raced with a head start."""
-    if (literal := _literal(host, port)) is not None:
-        found: Sequence[AddrInfoType] = [literal]
-    else:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    sock = await aiohappyeyeballs.start_connection(
-        found, happy_eyeballs_delay=FALLBACK_S if len(found) > 1 else None, interleave=1
-    )
-    keep_alive(sock)
-    return sock
-
-
-def _literal(host: str, port: int) -> AddrInfoType | None:
-    """An address as the resolver would give it; None for a name, and for a scope that it knows. It
-    runs in a thread, and a busy machine may let that wait for longer than connecting takes."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv4Address):
-        return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port)
-    if address.scope_id is not None:
-        return None
-    return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port, 0, 0)
-
-
-async def _encrypt(
-    transport: asyncio.Transport, connection: Connection, tls: ssl.SSLContext, host: str
-) -> None:
-    """In a step of its own: made in one with the connection, a handshake that was given up just as
-    it succeeded left the loop with a transport whose socket we had closed."""
-    loop = asyncio.get_running_loop()
-    try:
-        encrypted = await loop.start_tls(transport, connection, tls, server_hostname=host)
-        if encrypted is None:
-            raise ConnectionResetError("the connection ended within the handshake")
-    except BaseException:
-        connection.abort()
-        raise
-    connection.connection_made(encrypted)

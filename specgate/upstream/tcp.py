@@ -1,9 +1,11 @@
-"""Peers that vanish without a word: TCP asks after them, towards clients and lanes alike.
+"""What TCP is asked and told, beyond reading and writing.
 
-A host that lost its power or its route sends neither FIN nor RST. On a silent connection, as in the
-longest prefill, nothing else would ever tell.
+Peers may vanish without a word: a host that lost its power or its route sends neither FIN nor RST.
+On a silent connection, as in the longest prefill, nothing would ever tell, so TCP asks after them,
+towards clients and lanes alike. And a peer may have stopped reading when we end a connection.
 """
 
+import contextlib
 import socket
 import struct
 from typing import Protocol
@@ -49,12 +51,19 @@ def keep_alive(sock: HasOptions) -> None:
         sock.setsockopt(level, option, value)
 
 
+def reset_on_close(sock: socket.socket) -> None:
+    """Have this socket's close be a reset, which overtakes what the peer has yet to take, in its
+    kernel or in ours. A FIN waits behind that, and a peer that does not read never sees it."""
+    with contextlib.suppress(OSError, ValueError):  # it is closed already
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 def taken_whole(sock: socket.socket) -> bool:
     """Whether the peer's kernel has acknowledged every byte that was written to a TCP socket; True
     where ours does not say.
 
-    To be asked once the peer's FIN has come, which carries its last acknowledgement: a peer that
-    ends both directions takes nothing from then on.
+    Certain once the peer's FIN has come, which carries its last acknowledgement: a peer that ends
+    both directions takes nothing from then on. Before that an acknowledgement may be on its way.
     """
     if fcntl is None:
         return True
