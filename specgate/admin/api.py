@@ -10,10 +10,12 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Mount, Route
 
-from specgate.admin.auth import BEARER, Refused, guarded
+from specgate.admin.auth import BEARER, Asked, Refused, guarded, reading_router
 from specgate.admin.curves import curves_route
 from specgate.admin.lanes import lane_routes
 from specgate.admin.models import (
@@ -50,11 +52,13 @@ def build_app(
     reloader: Reloader,
     observe: Observer,
     admin_token: str | None,
+    read_token: str | None,
     lifespan: Lifespan,
     with_metrics: bool = True,
 ) -> FastAPI:
-    """Routes first; what none of them takes goes to the proxy. with_metrics: `/metrics` is one of
-    them, and not on a port of its own."""
+    """Routes first; what none of them takes goes to the proxy. admin_token: what changes ask for;
+    read_token: what reading asks for, but for the dashboard's page and files. with_metrics:
+    `/metrics` is one of them, and not on a port of its own."""
     app = FastAPI(
         title="specgate",
         version=seen.version,
@@ -74,12 +78,14 @@ def build_app(
     app.include_router(probe_routes(gate))
     if with_metrics:
         app.include_router(metrics_route(scrape))
-    app.include_router(_reading(seen, feed))
-    app.include_router(curves_route(seen))
+    app.include_router(_reading(seen, feed, read_token))
+    app.include_router(curves_route(seen, read_token))
     app.include_router(lane_routes(gate, admin_token))
     app.include_router(_changing(gate, seen, reloader, observe, admin_token))
     _add_docs(app)
-    app.router.routes += ui_routes(changeable=admin_token is not None)
+    if read_token is not None:
+        _ask_before(app.router.routes, read_token)
+    app.router.routes += ui_routes(changeable=admin_token is not None, readable=read_token is None)
     app.mount("/", proxy)
     # What the mount's pattern does not match, such as a line break in a path, is the engines' too.
     app.router.default = proxy
@@ -125,8 +131,8 @@ def metrics_route(scrape: Scrape) -> APIRouter:
     return router
 
 
-def _reading(seen: Seen, feed: Feed) -> APIRouter:
-    router = APIRouter(tags=["reading"])
+def _reading(seen: Seen, feed: Feed, read_token: str | None) -> APIRouter:
+    router = reading_router(read_token)
 
     @router.get(f"{OWN_ROOT}/status", summary="The gate now, and why")
     async def status() -> Status:
@@ -226,8 +232,7 @@ def _add_docs(app: FastAPI) -> None:
     files = f"{OWN_ROOT}/docs/files"
     app.mount(files, StaticFiles(packages=[("fastapi_swagger", "resources")]))
 
-    @app.get(f"{OWN_ROOT}/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
+    async def docs(request: Request) -> HTMLResponse:
         return get_swagger_ui_html(
             openapi_url=f"{OWN_ROOT}/openapi.json",
             title="specgate",
@@ -235,6 +240,15 @@ def _add_docs(app: FastAPI) -> None:
             swagger_css_url=f"{files}/swagger-ui.css",
             swagger_favicon_url=f"{files}/favicon-32x32.png",
         )
+
+    app.add_route(f"{OWN_ROOT}/docs", docs, include_in_schema=False)
+
+
+def _ask_before(routes: list[BaseRoute], token: str) -> None:
+    """The document of the surface and its page, which are no APIRoutes."""
+    for route in routes:
+        if isinstance(route, Route | Mount) and not isinstance(route, APIRoute):
+            route.app = Asked(route.app, token)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

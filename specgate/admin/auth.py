@@ -1,13 +1,16 @@
-"""Who may change things, and with how much: whoever sends the admin token, and a small body."""
+"""Who may change things, and with how much: whoever sends the admin token, and a small body.
+And who may read: everyone, or the same."""
 
 import hmac
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.types import Message, Receive
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specgate.admin.models import ErrorBody
 
 BODY_LIMIT = 64 * 1024
 """Bytes of a changing call's body; the largest sensible one has less than a hundred."""
@@ -41,6 +44,29 @@ def guarded(token: str | None) -> type[APIRoute]:
             return checked
 
     return Guarded
+
+
+def reading_router(token: str | None) -> APIRouter:
+    """For calls that read. token: what they ask for; None: they are open."""
+    told = "Reading asks for the token too, and it is missing or wrong."
+    return APIRouter(
+        tags=["reading"],
+        route_class=APIRoute if token is None else guarded(token),
+        dependencies=[] if token is None else [Depends(BEARER)],
+        responses={401: {"model": ErrorBody, "description": told}},
+    )
+
+
+class Asked:
+    """An ASGI application that asks for the token first: for what is no APIRoute."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _check(await BEARER(Request(scope)), self._token)
+        await self._app(scope, receive, send)
 
 
 def _check(credentials: HTTPAuthorizationCredentials | None, token: str | None) -> None:

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from specgate.admin.auth import reading_router
 from specgate.admin.seen import Seen
 from specgate.core.curves import Curves
 from specgate.core.lanes import Lane
@@ -53,8 +54,8 @@ class ProfileCurves(BaseModel):
         )
 
 
-def curves_route(seen: Seen) -> APIRouter:
-    router = APIRouter(tags=["reading"])
+def curves_route(seen: Seen, read_token: str | None) -> APIRouter:
+    router = reading_router(read_token)
 
     @router.get(
         f"{OWN_ROOT}/curves",

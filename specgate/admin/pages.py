@@ -49,9 +49,10 @@ HEADERS: Mapping[str, str] = {
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def ui_routes(*, changeable: bool) -> list[Route]:
-    """The page and its files. `changeable`: the gate was started with a token, so that the page's
-    controls can do something."""
+def ui_routes(*, changeable: bool, readable: bool) -> list[Route]:
+    """The page and its files, which hold nothing of the gate's and so ask for no token.
+    `changeable`: it was started with one, so that the page's controls can do something; `readable`:
+    what the page reads needs none."""
     folder = files("specgate.admin") / "ui"
     served = dict(_served(folder))
     digest = _digest(served)
@@ -59,6 +60,7 @@ def ui_routes(*, changeable: bool) -> list[Route]:
         # Relative to the page: a proxy in front may serve the gate under a path of its own.
         files=f"ui/{digest}",
         changes="on" if changeable else "off",
+        reading="open" if readable else "token",
     )
     # Starlette's routes, not FastAPI's: none of it is of the control surface's schema.
     return [

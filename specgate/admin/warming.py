@@ -5,7 +5,7 @@ asked for: some twenty milliseconds each in which every stream stands still. A g
 to listen asks for all of them itself.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -34,11 +34,14 @@ _CHANGED = (
 )
 
 
-async def warm(app: FastAPI) -> None:
+async def warm(app: FastAPI, read_token: str | None = None) -> None:
     """Call every route once, in this process. Nothing changes: what could is asked without a
-    token, and refused."""
+    token, and refused. read_token: what reading asks for, if for anything."""
+    authorised = (
+        [] if read_token is None else [(b"authorization", b"Bearer " + read_token.encode())]
+    )
     for path in _READ:
-        await _call(app, "GET", path)
+        await _call(app, "GET", path, authorised)
     for method, path in _CHANGED:
         await _call(app, method, path)
 
@@ -49,7 +52,9 @@ async def warm_own_paths(app: FastAPI) -> None:
         await _call(app, "GET", path)
 
 
-async def _call(app: FastAPI, method: str, path: str) -> None:
+async def _call(
+    app: FastAPI, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
     scope: Message = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -62,7 +67,7 @@ async def _call(app: FastAPI, method: str, path: str) -> None:
         "path": path,
         "raw_path": path.encode("ascii"),
         "query_string": b"",
-        "headers": [(b"host", b"localhost")],
+        "headers": [(b"host", b"localhost"), *headers],
         "state": {},
     }
     messages = iter([{"type": "http.request", "body": b"", "more_body": False}])

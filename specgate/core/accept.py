@@ -137,7 +137,7 @@ class AcceptLength:
     def saw(self, reading: Counted, now: float) -> bool:
         """Take a reading of the engine's counters; whether anything was learnt from it."""
         before = self._before
-        if before is None or _went_back(before, reading):
+        if before is None or went_back(before, reading):
             self._before = reading
             return False
         if reading.steps is not None and before.steps is not None:
@@ -209,7 +209,7 @@ def _left_after(age_s: float) -> float:
     return math.exp(-((age_s / FADE_S) ** 3))
 
 
-def _went_back(before: Counted, after: Counted) -> bool:
+def went_back(before: Counted, after: Counted) -> bool:
     """Counters only grow, so the engine was started anew; or it tells other things than before."""
     for was, now in zip(before[:3], after[:3], strict=True):
         if (was is None) != (now is None):

@@ -14,6 +14,9 @@ from specgate.core.load import Counts
 LAG_S = 10.0
 """40 decode steps of a quarter of a second: engines are not later than that."""
 
+MOST = 1_000_000
+"""Sequences that an engine may say it has; no pool holds so many, and a number that is no count
+would move the gate for as long as it is said, or break what is reckoned with it."""
 
 APART_S = 0.5
 """Readings that are less apart are one: the gate counts its own four times a second."""
@@ -73,7 +76,10 @@ class Beyond:
             excess.had(counts.of(lane), now)
 
     def saw(self, lane: Lane, reported: int, now: float) -> None:
-        """An engine said that it has so many sequences in hand, of whomever."""
+        """An engine said that it has so many sequences in hand, of whomever. Beyond MOST it said
+        nothing."""
+        if reported > MOST:
+            return
         self._lanes[lane].saw(reported, now, self._fresh_s)
 
     def forget(self, lane: Lane) -> None:

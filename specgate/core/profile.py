@@ -32,6 +32,12 @@ GATE = "gate"
 NOT_STATIC = (PLAIN, NATIVE, GATE)
 """Arms of any other name speculate, always and in one way."""
 
+LEAST_TOK_S, MOST_TOK_S = 1e-3, 1e12
+"""Output tokens a second that some arm may give. What lies beyond is no measurement, and what is
+reckoned with it overflows."""
+
+MOST_CONCURRENCY = 10**9
+
 SINGLE_RUN: Literal["single run"] = "single run"
 
 Scalar = str | int | float | bool | None
@@ -156,6 +162,12 @@ class Curve:
     )
     alarms: Annotated[tuple[str, ...], Says("what makes the figures doubtful")] = ()
 
+    @property
+    def compared(self) -> tuple[Level, ...]:
+        """The levels that the verdict is of: those with its arm and plain, as a run that broke off
+        leaves levels with one of them alone. All, where nothing is compared at any."""
+        return tuple(level for level in self.levels if level.ratio is not None) or self.levels
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
@@ -276,6 +288,13 @@ def _check(curve: Curve) -> None:
     levels = [level.concurrency for level in curve.levels]
     if levels != sorted(set(levels)):
         raise ProfileError(f"levels: concurrency must ascend, not {levels}")
+    if levels and levels[-1] > MOST_CONCURRENCY:
+        raise ProfileError(f"levels: concurrency must be at most {MOST_CONCURRENCY}")
+    for number, level in enumerate(curve.levels):
+        for name, arm in level.arms.items():
+            if not LEAST_TOK_S <= arm.tok_s <= MOST_TOK_S:
+                between = f"must lie within {LEAST_TOK_S:g} and {MOST_TOK_S:g}, not {arm.tok_s:g}"
+                raise ProfileError(f"levels[{number}].arms.{name}.tok_s: {between}")
     verdict = curve.verdict
     if verdict.shape is Shape.CROSSES:
         if verdict.crossover is None or not verdict.crossover > 0.0:
@@ -288,6 +307,9 @@ def _check(curve: Curve) -> None:
                 f"verdict.crossover: must lie within the levels, {levels[0]} to {levels[-1]}, "
                 f"not {verdict.crossover:g}"
             )
+    for each in (verdict, *curve.by_arm.values()):
+        if not 0.0 <= each.margin <= 1.0:
+            raise ProfileError(f"verdict.margin: must lie within 0 and 1, not {each.margin:g}")
     if verdict.interval is not None and not _ordered(verdict.interval):
         raise ProfileError(f"verdict.interval: must ascend, not {list(verdict.interval)}")
 

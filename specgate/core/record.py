@@ -13,6 +13,7 @@ default may be missing.
 
 import dataclasses
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -94,13 +95,14 @@ def _read(kind: Any, value: object, at: str, above: float | None) -> object:
 
 def _read_scalar(kind: type, value: object, at: str, above: float | None) -> object:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        # JSON's whole numbers have no limit; beyond it one is not converted, and refused below.
+        value = float(value) if abs(value) < sys.float_info.max else value
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise _refusal(at, kind, value)
     if isinstance(value, float) and not math.isfinite(value):
         raise _refusal(at, kind, value)
     if above is not None and isinstance(value, int | float) and not value > above:
-        raise RecordError(f"{at}: must be above {above:g}, not {value:g}")
+        raise RecordError(f"{at}: must be above {above:g}, not {value}")
     return value
 
 

@@ -60,9 +60,11 @@ def tap_for(content_type: bytes | None) -> Tap:
 
 
 class _Tail:
-    """The last `keep` bytes of what passed, at least; joined seldom."""
+    """The last `keep` bytes of what passed, at least; joined seldom. `_streams`: it has times."""
 
     __slots__ = ("_keep", "_most", "_pieces", "_size", "first_output_at", "last_at")
+
+    _streams = True
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
@@ -79,9 +81,10 @@ class _Tail:
         if self._size > self._most:
             self._pieces = [b"".join(self._pieces)[-self._keep :]]
             self._size = self._keep
-        self.last_at = now
-        if self.first_output_at is None and self._carries(chunk):
-            self.first_output_at = now
+        if self._streams:
+            self.last_at = now
+            if self.first_output_at is None and self._carries(chunk):
+                self.first_output_at = now
 
     def _carries(self, chunk: bytes) -> bool:
         """Whether it holds the first output, or a part of it."""
@@ -136,15 +139,10 @@ class BodyTap(_Tail):
 
     __slots__ = ()
 
+    _streams = False
+
     def __init__(self) -> None:
         super().__init__(TAIL)
-
-    def feed(self, chunk: bytes, now: float) -> None:
-        super().feed(chunk, now)
-        self.last_at = None
-
-    def _carries(self, chunk: bytes) -> bool:
-        return False
 
     def output_tokens(self) -> int | None:
         tail = self._tail()

@@ -41,7 +41,7 @@ class Derived(NamedTuple):
 def threshold_and_band(profile: Profile, default_band: float = DEFAULT_BAND) -> Derived:
     """Apply the rules above to the profile's own curve, which is its most cautious one."""
     verdict = profile.verdict
-    top = profile.levels[-1].concurrency if profile.levels else 0
+    top = profile.compared[-1].concurrency if profile.levels else 0
     match verdict.shape:
         case Shape.NEVER:
             return Derived(NEVER, default_band, None)
@@ -90,7 +90,7 @@ def _band(threshold: float, verdict: Verdict, default: float) -> float:
 
 def _first_range(profile: Profile) -> float:
     pays = profile.verdict.pays
-    if not pays or not profile.levels or pays[0][0] != profile.levels[0].concurrency:
+    if not pays or not profile.levels or pays[0][0] != profile.compared[0].concurrency:
         return NEVER
     return float(pays[0][1])
 

@@ -34,26 +34,29 @@ class UsageFilter:
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held = bytearray()
 
     def feed(self, piece: bytes) -> bytes:
         """The bytes that may go on now."""
-        held = self._held + piece if self._held else piece
+        held = self._held
+        look = max(0, len(held) - 3)  # of an event's end there may be so much already
+        held += piece
         passed: list[bytes] = []
         start = 0
-        while (end := _EVENT_END.search(held, start)) is not None:
-            event = held[start : end.end()]
+        while (end := _EVENT_END.search(held, look)) is not None:
+            event = bytes(held[start : end.end()])
             if not (_COUNTED.search(event) and _only_counts(event)):
                 passed.append(event)
-            start = end.end()
-        self._held = held[start:]
-        if len(self._held) > _HELD_MAX:
+            start = look = end.end()
+        del held[:start]
+        if len(held) > _HELD_MAX:
             passed.append(self.rest())
         return b"".join(passed)
 
     def rest(self) -> bytes:
         """What is held back at the stream's end."""
-        held, self._held = self._held, b""
+        held = bytes(self._held)
+        self._held.clear()
         return held
 
 

@@ -20,7 +20,7 @@ def is_installed(package: str) -> bool:
 
 def conflicts(settings: Settings, installed: Callable[[str], bool] = is_installed) -> list[str]:
     """A line for each, which names all that are in it."""
-    return [*_not_installed(settings, installed), *_turns(settings)]
+    return [*_not_installed(settings, installed), *_unreadable(settings), *_turns(settings)]
 
 
 def _not_installed(settings: Settings, installed: Callable[[str], bool]) -> list[str]:
@@ -29,6 +29,15 @@ def _not_installed(settings: Settings, installed: Callable[[str], bool]) -> list
     return [
         f"{env_name('otel')}=true: needs the extra otel, which is not installed: "
         "pip install 'specgate[otel]'"
+    ]
+
+
+def _unreadable(settings: Settings) -> list[str]:
+    if settings.control_read == "open" or settings.admin_token is not None:
+        return []
+    return [
+        f"{env_name('control_read')}=token: needs {env_name('admin_token')}, which is not set: "
+        "nobody could read"
     ]
 
 

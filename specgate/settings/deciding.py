@@ -9,6 +9,11 @@ from specgate.core.lanes import Lane
 from specgate.settings.kinds import FLAG, PATH, choice, number
 from specgate.settings.quantities import OFF_OR_SECONDS, RELOAD, RESTART, SECONDS_OR_0, whole
 
+OF_A_THRESHOLD = ("band", "smoothing_s", "burst", "dwell_s")
+"""What decides by a threshold alone: while a profile is weighed nothing compares it
+(`core.policy`, 3w and 4w)."""
+NOTHING_WEIGHED = "Does nothing while a profile is weighed."
+
 
 class Deciding(BaseModel):
     """What decides the side, and the lane of a request."""
@@ -24,13 +29,16 @@ class Deciding(BaseModel):
         None,
         description="The load in sequences, both lanes together, below which the gate "
         "speculates: the crossover you measured, as a real number. `never` (or 0) and `always` "
-        "hold one side; unset means that nothing was measured, and the gate serves the plain lane.",
+        "hold one side; unset means that nothing was measured, and the gate serves the plain lane. "
+        "It wins over a profile: with it none is weighed.",
         json_schema_extra=RELOAD,
     )
     profile: Annotated[str | None, PATH] = Field(
         None,
-        description="A profile, as `specgate bench` writes it: threshold and band are taken from "
-        "it where they are not set themselves. A threshold that is set wins, and then the "
+        description="A profile, as `specgate bench` writes it. Where its curves cross it is "
+        "weighed: the gate sets what a side costs against the price of a switch, and band, "
+        "smoothing, burst and dwell do nothing. Else threshold and band are taken from it where "
+        "they are not set themselves. A threshold that is set wins: nothing is weighed, and the "
         "profile's band, which belongs to its crossover, is not taken either.",
         json_schema_extra=RELOAD,
     )
@@ -38,25 +46,27 @@ class Deciding(BaseModel):
         0.2,
         description="The width of the hysteresis band as a share of the threshold: the gate comes "
         "back to the spec side below threshold x (1 - band). Raise it if the gate switches to "
-        "and fro, lower it if it stays plain for too long.",
+        "and fro, lower it if it stays plain for too long. " + NOTHING_WEIGHED,
         json_schema_extra=RELOAD,
     )
     smoothing_s: Annotated[float, SECONDS_OR_0] = Field(
         60.0,
         description="The time constant, in seconds, of the average that the threshold is compared "
-        "with; 0 compares the bare count. Lower it if load moves in seconds rather than minutes.",
+        "with; 0 compares the bare count. Lower it if load moves in seconds rather than minutes. "
+        "Decides nothing while a profile is weighed, and smooths only the load that is shown.",
         json_schema_extra=RELOAD,
     )
     burst: Annotated[float, number("a number, 1 or more", lambda n: n >= 1)] = Field(
         2.0,
         description="The multiple of the threshold at which an instantaneous load leaves the spec "
-        "side without waiting for the average. Lower it if bursts hurt before the gate moves.",
+        "side without waiting for the average. Lower it if bursts hurt before the gate moves. "
+        + NOTHING_WEIGHED,
         json_schema_extra=RELOAD,
     )
     dwell_s: Annotated[float, SECONDS_OR_0] = Field(
         60.0,
         description="The least time, in seconds, after a switch before the gate comes back to the "
-        "spec side; 0 for none. It never delays leaving that side.",
+        "spec side; 0 for none. It never delays leaving that side. " + NOTHING_WEIGHED,
         json_schema_extra=RELOAD,
     )
     switches_per_h: Annotated[int, number("a whole number, 0 or more", whole)] = Field(

@@ -11,6 +11,7 @@ from pydantic_settings import EnvSettingsSource
 from specgate.core.config import NEVER
 from specgate.settings.collector import collector_advice, collector_problems
 from specgate.settings.conflicts import advice_on_turns, conflicts
+from specgate.settings.deciding import OF_A_THRESHOLD
 from specgate.settings.file import FileError, read_file, unknown_keys
 from specgate.settings.keys import read_keys_file
 from specgate.settings.measured import measured
@@ -39,6 +40,14 @@ class Loaded:
     settings: Settings
     sources: dict[str, Source]
     warnings: tuple[str, ...]
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Variables of settings that somebody gave, in whose place a profile is weighed."""
+        if self.settings.policy.curves is None:
+            return ()
+        given = (name for name in OF_A_THRESHOLD if self.sources[name] in ("environment", "file"))
+        return tuple(map(env_name, given))
 
 
 def load(environ: Mapping[str, str] | None = None) -> Loaded:

@@ -10,6 +10,10 @@ from specgate.core.profile import Fingerprint, ProfileError, loads
 from specgate.core.shape import Shape
 from specgate.core.threshold import contexts_of, curves_of, threshold_and_band
 
+PROFILE_MOST = 8 * 1024 * 1024
+"""Bytes of a profile's file; one of eight levels has 30 thousand. To decode it holds up the whole
+process, on a reload too: 50 million bytes did for a second."""
+
 
 class Measured(NamedTuple):
     """`values`: of the settings that were left open. `curves`: None where the profile leaves
@@ -32,7 +36,11 @@ def measured(path: str, given: Collection[str], *, adaptive: bool = False) -> Me
     with it. Raises ValueError, which says what is wrong with the file, without its name.
     """
     try:
-        profile = loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            raw = file.read(PROFILE_MOST + 1)
+        if len(raw) > PROFILE_MOST:
+            raise ValueError(f"larger than {PROFILE_MOST} bytes")
+        profile = loads(raw.decode("utf-8"))
     except OSError as error:
         raise ValueError(error.strerror or "cannot be read") from error
     except UnicodeDecodeError as error:

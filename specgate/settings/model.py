@@ -156,6 +156,13 @@ class Settings(Watching, Security, Carrying, Alternating, Admitting, Deciding, W
         )
 
     @property
+    def read_token(self) -> str | None:
+        """What reading the control surface asks for; None: nothing."""
+        if self.control_read == "open" or self.admin_token is None:
+            return None
+        return self.admin_token.get_secret_value()
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The gate's own keys, to be masked in what others write."""
         keys = (self.spec_api_key, self.plain_api_key, self.admin_token)

@@ -32,6 +32,14 @@ class Watching(BaseModel):
         "while it is unset, such calls are refused.",
         json_schema_extra=RESTART,
     )
+    control_read: Annotated[Literal["open", "token"], choice("open", "token")] = Field(
+        "open",
+        description="Who may read below `/_specgate`: whoever reaches the gate, or, with `token`, "
+        "those alone who send ADMIN_TOKEN. The dashboard's page and its files hold nothing of the "
+        "gate's and are served to all; the page asks for the token before it shows anything. The "
+        "probes and `/metrics` are not below `/_specgate`.",
+        json_schema_extra=RESTART,
+    )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], choice("debug", "info", "warning", "error")
     ] = Field(

@@ -2,18 +2,27 @@
 
 import asyncio
 import json
+import re
+import shlex
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from specgate.bench.asking import Arm
+from specgate.bench.plan import Plan
 from specgate.bench.record import CELLS, REQUESTS, lines_of, read_cells
+from specgate.bench.stage import Bench
 from specgate.cli.bench_values import DURATION, NUMBERS
+from specgate.cli.bench_words import broken_off
 from specgate.cli.main import main
 from specgate.core.lanes import Lane
+from specgate.core.profile import Objective, loads
 from tests.bench.engines import pair
+from tests.bench.synthetic import cell
 
 SHORT = ("--max-tokens", "16", "--repeats", "2", "--requests-per-level", "12")
 
@@ -70,14 +79,25 @@ async def test_interrupted_it_loses_nothing_and_goes_on(tmp_path):
         process.send_signal(signal.SIGINT)
         code, _, said = await ended(process)
         assert code == 130, said
-        assert "--resume goes on" in said
         assert "Traceback" not in said
         kept = read_cells(tmp_path)
+        assert f"interrupted: {len(kept)} cells measured, and kept in {tmp_path}" in said
+        commands = dict(re.findall(r"(?m)^(go on|a profile of it): +(specgate .*)$", said))
+        made = shlex.split(commands["a profile of it"])[1:]
+        found = await asyncio.to_thread(CliRunner().invoke, main, made)
+        assert found.exit_code in (0, 3), found.output
+        told = loads((tmp_path / "profile.json").read_text())
+        assert {level.concurrency for level in told.levels} == {c.concurrency for c in kept}
+        arms = {level: {c.arm for c in kept if c.concurrency == level} for level in (6, 12)}
+        both = [level for level, found in arms.items() if len(found) == 2]
+        assert [level.concurrency for level in told.compared] == both, "of none with one arm alone"
         requests = len(list(lines_of(tmp_path / REQUESTS)))
         assert 2 <= len(kept) < 8
         assert requests >= seen + 5
 
-        code, printed, said = await ended(await started(*words, "--resume"))
+        again = shlex.split(commands["go on"])
+        assert again == ["specgate", "bench", *words, "--resume"]
+        code, printed, said = await ended(await started(*again[2:]))
     assert code in (0, 3), said
     cells = read_cells(tmp_path)
     assert len(cells) == 8
@@ -97,6 +117,30 @@ async def test_an_arm_that_goes_away_ends_it(tmp_path):
     assert code == 4
     assert "arm" in said
     assert "Traceback" not in said
+    assert f"go on:           {shlex.join(['specgate', 'bench', *words])}" in said
+    assert f"specgate profile import {tmp_path} --out {tmp_path / 'profile.json'}" in said
+
+
+@pytest.mark.parametrize("key", [("--api-key", "s3cret"), ("--api-key=s3cret",), ()])
+def test_the_commands_after_an_interruption_hold_no_key_and_all_else(tmp_path, key):
+    words = ("bench", "--plain-url", "http://127.0.0.1:9", *key, "--resume", "--prompts", "a b.txt")
+    arm = Arm(name="plain", url="http://127.0.0.1:9")
+    plan = Plan(arms=("plain",), levels=(1,), contexts=(None,), max_tokens=(16,), repeats=2)
+    asked = Bench(
+        arms=(arm,), plan=plan, out=tmp_path, argv=words, margin=0.01, objective=Objective.TPOT
+    )
+    first, on = broken_off(asked)
+    assert first == "no cell was measured to its end"
+    bare = "specgate bench --plain-url http://127.0.0.1:9 --prompts 'a b.txt' --resume"
+    assert on == f"go on:           {'OPENAI_API_KEY=... ' if key else ''}{bare}"
+    (tmp_path / CELLS).write_text(json.dumps(asdict(cell("plain", 1, 100.0))) + "\n")
+    first, _, profile = broken_off(asked)
+    assert first == f"1 cell measured, and kept in {tmp_path}"
+    out = tmp_path / "profile.json"
+    assert profile == (
+        f"a profile of it: specgate profile import {tmp_path} --out {out} --margin 0.01 "
+        "--objective tpot"
+    )
 
 
 def invoked(*words: str):

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from specgate.bench.analyse import analyse
-from specgate.bench.export import ExportError, InconclusiveError, exported, ranges
+from specgate.bench.export import TARGETS, ExportError, InconclusiveError, exported, ranges
 from specgate.bench.judging import Rules
 from specgate.bench.shipped import shipped
-from specgate.core.profile import Engine, Fingerprint
+from specgate.core.profile import Engine, Fingerprint, Scalar
 from tests.bench.synthetic import cells
 
 CROSSES = "k26-int4-8xrtxpro6000-vllm-ctx10k"
@@ -141,9 +141,115 @@ def test_of_several_lengths_one_is_chosen_and_the_comment_says_which():
     assert f"# {short.notes[1]}" in exported(profile, "trtllm", context=100).text
     with pytest.raises(ExportError, match=r"no context 5; it has 100 prompt tokens, 8000 prompt"):
         exported(profile, "vllm", context=5)
-    assert not any("taken at" in note for note in exported(several(), "vllm").notes)
+    assert cautious.notes[1] in cautious.lost
+    alone = exported(several(), "vllm")
+    assert alone.notes[1] == "taken at prompts as they are and 512 output tokens"
+    assert alone.lost == ()
 
 
 def test_what_was_not_measured_is_told():
     notes = exported(several(), "vllm").notes
     assert any("nothing was measured below 2" in note for note in notes)
+
+
+TREE: dict[str, Scalar] = {"speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16}
+
+
+def of_one(engine=None, *, sd=0.003, at_64=600.0):
+    curves = {"spec": {1: 150.0, 64: at_64}, "plain": {1: 100.0, 64: 900.0}}
+    engine = Engine(steps=3) if engine is None else engine
+    fingerprint = Fingerprint(engines={"spec": engine})
+    return analyse(cells(curves, sd=sd), fingerprint=fingerprint, rules=Rules(draws=100))
+
+
+def lost(settings, to="sglang", **engine):
+    return exported(of_one(Engine(**{"steps": 3, "settings": settings, **engine})), to).lost
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_tree_is_no_chain_and_every_table_says_so(to):
+    (line,) = lost(TREE, to)
+    assert (
+        "topk 4 and 16 draft tokens verified a step; all that this can say is a chain of 3" in line
+    )
+    assert ("ignores the table" in line) == (to == "sglang")
+    table = exported(of_one(Engine(steps=3, settings=TREE)), to)
+    assert line in table.notes
+    if to == "sglang":
+        assert line in json.loads(table.text)["_comment"]
+    if to == "trtllm":
+        assert f"# {line}\n" in table.text
+    short = {"topk": 4, "draft_tokens": 16}
+    assert lost(short, to) == (line,), "as the profiles that come with specgate call them"
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_chain_as_measured_loses_nothing(to):
+    chain = {"speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4}
+    assert lost({**chain, "speculative_algorithm": "EAGLE3"}, to) == ()
+    assert exported(of_one(), to).lost == ()
+
+
+def test_more_draft_tokens_than_a_chain_has_are_told():
+    (line,) = lost({"speculative_eagle_topk": 1, "speculative_num_draft_tokens": 8}, "vllm")
+    assert "measured with 8 draft tokens verified a step" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"speculative_algorithm": "NGRAM"}, "not with NGRAM"),
+        ({"enable_dp_attention": True}, "under DP attention"),
+        ({"enable_lora": True}, "with LoRA"),
+        ({"speculative_adaptive": True}, "chose the steps itself"),
+        ({"max_running_requests": 48}, "ran at most 48 at once"),
+    ],
+)
+def test_what_the_engine_would_do_otherwise_is_told(settings, said):
+    (line,) = lost(settings)
+    assert said in line
+    assert lost(dict.fromkeys(settings)) == ()
+
+
+def test_another_engine_and_other_steps_than_recorded_are_told():
+    assert "measured on SGLang: with vLLM" in lost({}, "vllm", name="sglang")[0]
+    assert "measured on llama.cpp" in lost({}, "trtllm", name="llamacpp")[0]
+    assert lost({}, "sglang", name="sglang") == lost({}, "vllm", name="unknown") == ()
+    given = exported(of_one(), "vllm", {"spec": 5}).lost
+    assert given == ("arm spec was measured with 3 steps, and --steps says 5",)
+
+
+def test_levels_that_are_not_decided_are_told():
+    curves = {"spec": {1: 180.0, 8: 403.0, 64: 600.0}, "plain": {1: 100.0, 8: 400.0, 64: 900.0}}
+    fingerprint = Fingerprint(engines={"spec": Engine(steps=3)})
+    found = cells(curves, sd=0.02)
+    profile = analyse(found, fingerprint=fingerprint, rules=Rules(draws=100, margin=0.005))
+    assert [level.standing for level in profile.levels][1] == "open"
+    (line,) = exported(profile, "vllm").lost
+    assert line == "not decided at 8: this drafts nothing there"
+
+
+def test_ranges_that_come_and_go_are_exact_or_refused():
+    curves = {
+        "spec": {1: 150.0, 4: 300.0, 16: 1500.0, 64: 1000.0},
+        "plain": {1: 100.0, 4: 390.0, 16: 1200.0, 64: 2000.0},
+    }
+    fingerprint = Fingerprint(engines={"spec": Engine(steps=3)})
+    found = cells(curves, sd=0.003)
+    profile = analyse(found, fingerprint=fingerprint, rules=Rules(draws=100))
+    assert profile.verdict.shape == "multi"
+    parts = ranges(profile, {})
+    assert [part.steps for part in parts] == [3, 0, 3, 0]
+    vllm = json.loads(exported(profile, "vllm").text)["num_speculative_tokens_per_batch_size"]
+    assert vllm == [list(part) for part in parts]
+    sglang = json.loads(exported(profile, "sglang").text)
+    del sglang["_comment"]
+    assert sglang == {str(part.first): {"candidate_steps": [part.steps]} for part in parts}
+    assert exported(profile, "sglang").lost == ()
+    with pytest.raises(ExportError, match="grow"):
+        exported(profile, "trtllm")
+
+
+def test_what_pays_too_little_to_draft_is_told():
+    lost = exported(shipped("dsr1-gb300-mtp-isl2k-osl64"), "vllm").lost
+    assert lost == ("pays by no more than the margin at 192, 256: this drafts nothing",)

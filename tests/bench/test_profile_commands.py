@@ -1,6 +1,7 @@
 """`specgate profile`, `verdict` and `export`, as a user meets them."""
 
 import json
+from dataclasses import asdict
 
 import jsonschema
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from specgate.bench.analyse import analyse
 from specgate.bench.judging import Rules
+from specgate.bench.record import CELLS
 from specgate.bench.shipped import names
 from specgate.cli.main import main
 from specgate.core.profile import Engine, Fingerprint, dumps, loads, schema
@@ -177,6 +179,57 @@ def test_what_does_not_decide_exits_with_3(unsure):
     assert "inconclusive" in table.stderr
 
 
+def broke_off(folder):
+    """A bench's folder in which the higher level has one arm alone."""
+    curves = {"spec": {1: 100.0, 8: 500.0}, "plain": {1: 150.0}}
+    lines = [json.dumps(asdict(cell)) for cell in cells(curves, sd=0.003)]
+    (folder / CELLS).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_bench_that_broke_off_is_judged_as_far_as_it_got(tmp_path):
+    folder = broke_off(tmp_path)
+    file = folder / "profile.json"
+    made = specgate("profile", "import", folder, "--out", file)
+    assert made.exit_code == 0, made.output
+    assert "Speculation never pays: at 1, the one level." in made.stdout
+    told = loads(file.read_text())
+    assert [level.concurrency for level in told.levels] == [1, 8]
+    assert [level.concurrency for level in told.compared] == [1]
+    for command in (["verdict"], ["profile", "show"]):
+        assert "at 1, the one level" in specgate(*command, file).stdout
+    by_e2e = specgate("profile", "import", folder, "--objective", "e2e", "--json")
+    assert loads(by_e2e.stdout).verdict.objective == "e2e"
+    alone = specgate("profile", "import", folder, "--model", "a name", "--json")
+    assert loads(alone.stdout).fingerprint.model == "a name"
+
+
+def test_a_folder_that_no_bench_filled_is_refused_in_a_line(tmp_path):
+    def refused(*words):
+        found = specgate("profile", "import", *words)
+        assert found.exit_code == 2
+        assert found.stdout == ""
+        return found.stderr
+
+    assert "no bench has measured anything there" in refused(tmp_path)
+    broke_off(tmp_path)
+    assert "a bench's folder goes alone" in refused(tmp_path, "x.csv")
+    assert "--objective goodput" in refused(tmp_path, "--objective", "goodput")
+    (tmp_path / "plan.json").write_text("[")
+    assert "not what a bench writes" in refused(tmp_path)
+    (tmp_path / "plan.json").unlink()
+    (tmp_path / CELLS).write_text('{"arm": "spec"}\n')
+    assert "not what a bench writes" in refused(tmp_path)
+    table = tmp_path / "table.csv"
+    table.write_text("concurrency,spec,plain\n1,2,3\n")
+    assert "--objective is for a bench's folder" in refused(table, "--objective", "e2e")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    report = specgate("report", empty)
+    assert report.exit_code == 2
+    assert f"`specgate profile import {empty}` makes one" in report.stderr
+
+
 def test_export_keeps_its_notes_out_of_the_table():
     result = specgate("export", CROSSES, "--to", "vllm")
     assert result.exit_code == 0
@@ -186,6 +239,17 @@ def test_export_keeps_its_notes_out_of_the_table():
     both = json.loads(specgate("export", CROSSES, "--to", "vllm", "--json").stdout)
     assert both["text"] == result.stdout
     assert both["notes"]
+
+
+def test_export_tells_on_stderr_what_is_lost_of_a_measurement_with_a_tree():
+    told = json.loads(specgate("export", "reference", "--to", "trtllm", "--json").stdout)
+    (lost,) = told["lost"]
+    assert "measured with topk 4 and 16 draft tokens" in lost
+    for to in ("sglang", "vllm", "trtllm"):
+        result = specgate("export", "reference", "--to", to)
+        (line,) = [line for line in result.stderr.splitlines() if line.startswith("lost: ")]
+        assert line.removeprefix("lost: ").startswith(lost)
+        assert "lost: " not in result.stdout
 
 
 @pytest.mark.parametrize("steps", ["3", "spec", "spec=x", "=3"])

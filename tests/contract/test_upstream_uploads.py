@@ -2,15 +2,19 @@
 all sent."""
 
 import asyncio
+import errno
+import socket
+import ssl
 from collections.abc import AsyncIterator
 
 import pytest
+import trustme
 
 from specgate.core.errors import ClientGone, NoAnswer, StreamBroken
 from specgate.upstream.base import Upstream
-from tests.contract.asking import OK, Collect, arriving, ask, cancel, get, origin, upload
+from tests.contract.asking import OK, Collect, arriving, ask, cancel, get, origin, post, upload
 from tests.contract.conftest import POOLED, Form
-from tests.contract.engine import Engine, Peer, answers, silent
+from tests.contract.engine import Engine, Peer, Play, answers, silent
 from tests.support.client import chunked
 
 TOO_LARGE = b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge"
@@ -267,6 +271,96 @@ async def test_cancelled_in_mid_upload(upstream: Upstream):
             assert engine.open == 1
             await cancel(sending)
             await engine.all_gone()
+
+
+def stops_reading(stopped: asyncio.Event) -> Play:
+    """Read a head, and then nothing more."""
+
+    async def play(peer: Peer) -> None:
+        await peer.head()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        stopped.set()
+        await asyncio.Event().wait()
+
+    return play
+
+
+async def until_reset(peer: Peer, within_s: float = 2) -> None:
+    """Wait for a reset, which the kernel tells of whether anyone reads or not."""
+    found: list[int] = []
+    async with asyncio.timeout(within_s):
+        while not found or found[-1] == 0:
+            peer.now(lambda s: found.append(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)))
+            await asyncio.sleep(0.01)
+    assert found[-1] == errno.ECONNRESET
+
+
+@POOLED
+@pytest.mark.parametrize("how", ["cancelled while it waits", "the client leaves", "sent whole"])
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+async def test_lane_that_does_not_read_sees_the_end_of_what_was_not_sent(
+    form: Form, how: str, secure: bool
+):
+    """A FIN would lie behind what the lane has yet to read, and the lane would know nothing."""
+    stopped = asyncio.Event()
+    left = asyncio.Event()
+    # TLS is read ahead of whoever does not read, by 256 KiB.
+    size = 150_000 if secure else 50_000
+
+    async def rest() -> AsyncIterator[bytes]:
+        await stopped.wait()
+        for _ in range(1000 if how.startswith("cancelled") else 4):
+            yield b"x" * size
+        if how == "the client leaves":
+            left.set()
+            await asyncio.sleep(0.2)
+            raise ClientGone("it left")
+        left.set()
+
+    server, client = contexts() if secure else (None, None)
+    upstream = form.build(tls=client)
+    async with Engine(stops_reading(stopped), tls=server) as engine:
+        # Little room for what is not read.
+        engine._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sending = asyncio.ensure_future(upstream.send(origin(engine), upload(rest())))
+        await stopped.wait()
+        if how == "the client leaves":
+            with pytest.raises(ClientGone):
+                await sending
+        else:
+            await asyncio.sleep(0.3)
+            assert left.is_set() is (how == "sent whole")
+            await cancel(sending)
+        await until_reset(engine.connections[0])
+    await upstream.aclose()
+
+
+@POOLED
+async def test_lane_that_read_a_whole_request_sees_a_fin(upstream: Upstream):
+    """Nothing lies before it then."""
+    ends: list[bytes] = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        ends.append(await peer.reader.read())
+
+    async with Engine(play) as engine:
+        for request in (post(), upload(arriving([b"a", b"b"]))):
+            sending = asyncio.ensure_future(upstream.send(origin(engine), request))
+            await asyncio.sleep(0.2)
+            await cancel(sending)
+            await engine.all_gone()
+    assert ends == [b"", b""], "a reset would have raised"
+
+
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's and a client's side of TLS."""
+    ca = trustme.CA()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(server)
+    client = ssl.create_default_context()
+    ca.configure_trust(client)
+    return server, client
 
 
 async def test_body_of_a_response_before_the_request_ended_is_read_by_none(upstream: Upstream):

@@ -36,6 +36,17 @@ def test_readings_at_once_are_one():
     assert beyond.counts(1.6).spec == 7
 
 
+def test_a_number_that_is_no_count_says_nothing():
+    """Of two lanes the sum was too large for a float, and every tick an error."""
+    beyond = made()
+    for at in (1, 2, 3):
+        beyond.saw(Lane.SPEC, 17 * 10**307, at)
+    assert beyond.counts(3).total == 0
+    beyond.saw(Lane.SPEC, 9, 4)
+    beyond.saw(Lane.SPEC, 9, 5)
+    assert beyond.counts(5).total == 9, "what it says next is listened to"
+
+
 def test_an_old_reading_says_nothing():
     beyond = made()
     for at in (1, 6):

@@ -10,6 +10,7 @@ from specgate.core.config import NEVER, Placement, PolicyConfig
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason, Situation, decide
 from specgate.core.weighing import Weighed
+from specgate.settings.deciding import OF_A_THRESHOLD
 
 CONFIG = PolicyConfig(threshold=8.0)
 CALM = Weighed(
@@ -133,3 +134,34 @@ def test_in_shadow_the_lane_is_the_named_one_and_the_side_what_would_be():
     assert decision.side is Lane.PLAIN
     down = decide(shadow, ON_PLAIN._replace(usable=frozenset({Lane.PLAIN})))
     assert (down.lane, down.reason) == (Lane.PLAIN, Reason.LANE_DOWN)
+
+
+@given(
+    side=st.sampled_from(Lane),
+    count=st.integers(0, 60),
+    smoothed=st.floats(0, 60),
+    regret=st.floats(0, 2),
+    standing=st.sampled_from((-1, 0, 1)),
+    settled=st.booleans(),
+    since_switch_s=st.floats(0, 100),
+    placement=st.sampled_from(Placement),
+    band=st.floats(0, 0.9),
+    smoothing_s=st.floats(0, 600),
+    burst=st.floats(1, 9),
+    dwell_s=st.floats(0, 600),
+)
+def test_what_is_of_a_threshold_alone_changes_nothing_while_a_profile_is_weighed(
+    side, count, smoothed, regret, standing, settled, since_switch_s, placement, **of_a_threshold
+):
+    assert set(of_a_threshold) == set(OF_A_THRESHOLD)
+    weighed = CALM._replace(regret=regret, standing=standing, settled=settled, burst=30.0)
+    now = ON_SPEC._replace(
+        side=side,
+        in_flight=count,
+        on_spec=count,
+        smoothed=smoothed,
+        since_switch_s=since_switch_s,
+        weighed=weighed,
+    )
+    config = replace(CONFIG, placement=placement)
+    assert decide(replace(config, **of_a_threshold), now) == decide(config, now)

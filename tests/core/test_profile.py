@@ -144,6 +144,26 @@ def test_the_few_fields_that_must_be_there_are_enough():
         ({"levels": 3}, "levels: must be a list, each an object (Level), not 3"),
         ({"levels": [{"concurrency": 0, "arms": {}}]}, "levels[0].concurrency: must be above 0"),
         ({"levels": SMALL["levels"][::-1]}, "levels: concurrency must ascend, not [8, 1]"),
+        (
+            {"levels": [{"concurrency": 10**400, "arms": {}}]},
+            "levels: concurrency must be at most 1000000000",
+        ),
+        (
+            {"levels": [{"concurrency": -(10**400), "arms": {}}]},
+            "levels[0].concurrency: must be above 0",
+        ),
+        (
+            {"levels": [{"concurrency": 1, "arms": {"plain": {"tok_s": 10**400}}}]},
+            "levels[0].arms.plain.tok_s: must be a number, not 1000",
+        ),
+        *(
+            (
+                {"levels": [{"concurrency": 1, "arms": {"plain": {"tok_s": rate}}}]},
+                f"levels[0].arms.plain.tok_s: must lie within 0.001 and 1e+12, not {rate:g}",
+            )
+            for rate in (1e-308, 1e308)
+        ),
+        ({"verdict": {"shape": "never", "margin": -1}}, "verdict.margin: must lie within 0 and 1"),
         ({"levels": []}, None),
         ({"also": [{"levels": []}]}, "also[0].verdict: is missing"),
     ],

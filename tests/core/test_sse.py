@@ -1,5 +1,7 @@
 """The event decoder: any chunking of the same bytes gives the same events."""
 
+import re
+import sys
 from itertools import pairwise
 
 import httpx2
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specgate.core import sse
 from specgate.core.sse import EventDecoder
 
 
@@ -64,3 +67,23 @@ def test_cutting_changes_nothing_and_httpx2_agrees(parts, end, cuts):
     )
     theirs = [event.data.encode() for event in httpx2.EventSource(response)]
     assert [data for data in decoded(stream) if data] == [data for data in theirs if data]
+
+
+class Counting:
+    """A pattern that counts the bytes it is asked to look through."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+        self.looked = 0
+
+    def search(self, text: bytes, start: int = 0, end: int = sys.maxsize) -> re.Match[bytes] | None:
+        self.looked += min(end, len(text)) - start
+        return self._pattern.search(text, start, end)
+
+
+def test_what_was_looked_through_is_not_looked_through_again(monkeypatch):
+    """Else an event of 300 kB that comes in small pieces holds up the loop for seconds."""
+    counting = Counting(sse._BLANK_LINE)
+    monkeypatch.setattr(sse, "_BLANK_LINE", counting)
+    assert decoded(*[b"a" * 100] * 1000) == []
+    assert counting.looked < 110_000

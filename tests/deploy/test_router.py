@@ -17,12 +17,14 @@ from specgate.sim.faults import Faults
 from specgate.sim.profiles import load_profile
 from specgate.sim.server import RunningLane, SimLane, running
 from tests.deploy.programs import sglang_router
+from tests.live.test_adaptive import profile_with_accept_length, until
 from tests.support.client import CHAT, JSON, RawClient, chat, chat_request, connect, get
 from tests.support.invariants import assert_at_rest
 from tests.support.lanes import DONE
-from tests.support.live import LiveGate, running_gate
+from tests.support.live import BARE, LiveGate, running_gate
 
 READY_WITHIN_S = 40
+TOKEN = "only-in-tests"
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replicas.md"
 
@@ -182,3 +184,61 @@ async def test_an_answer_that_is_not_streamed_and_an_engines_refusal_are_the_eng
         assert failed.status == 500
         left = {replica.engine.faults.times for replica in on.engines[Lane.SPEC]}
         assert left == {8, 9}, "sent once, to one of them"
+
+
+async def test_the_gate_reads_accept_length_and_load_of_all_replicas(tmp_path):
+    file = tmp_path / "profile.json"
+    file.write_text(profile_with_accept_length())
+    following = {"profile": file, "adaptive": True, "scrape_interval_s": 0.2, "admin_token": TOKEN}
+    async with replicated(**BARE, **following) as on:
+        spec, plain = (on.engines[lane] for lane in Lane)
+        await until(lambda: read(on, Lane.SPEC))
+        assert (await on.gate.status())["accept_length"]["age_s"] is None
+        spec[0].engine.set_faults(Faults(accept_length_factor=0.6))
+        await force(on.gate, "spec")
+        await asyncio.gather(*(ask(on.gate.url) for _ in range(40)))
+        assert min(on.served(Lane.SPEC)) > 0
+
+        async def learnt() -> bool:
+            status = await on.gate.status()
+            live: float = status["accept_length"]["live"]
+            return abs(live / of_all(spec) - 1) < 0.1
+
+        await until(learnt)
+        tokens = sum(replica.engine.model.tokens for replica in spec)
+        line = f'specgate_engine_output_tokens_total{{lane="spec"}} {tokens:.1f}'
+        await until(lambda: shown(on.gate, line))
+        # Past the gate: two long answers from one replica of the plain lane, one from the other.
+        past = [asyncio.ensure_future(direct(each.url)) for each in (*plain, plain[0])]
+        await until(lambda: shown(on.gate, 'specgate_engine_load_beyond{lane="plain"} 3.0'))
+        for each in past:
+            each.cancel()
+        await until(lambda: shown(on.gate, 'specgate_engine_load_beyond{lane="plain"} 0.0'))
+
+
+def of_all(replicas: list[RunningLane]) -> float:
+    """Their accept length together: tokens over steps, a request's first token being no step's."""
+    tokens = sum(each.engine.model.tokens - each.engine.meters.requests for each in replicas)
+    return tokens / sum(each.engine.model.verified for each in replicas)
+
+
+async def read(on: Replicated, lane: Lane) -> bool:
+    return await shown(on.gate, f'specgate_engine_output_tokens_total{{lane="{lane}"}}')
+
+
+async def shown(gate: LiveGate, line: str) -> bool:
+    return line in await gate.metrics()
+
+
+async def force(gate: LiveGate, mode: str) -> None:
+    answer = await gate.http.put(
+        "/_specgate/mode", json={"mode": mode}, headers={"authorization": f"Bearer {TOKEN}"}
+    )
+    assert answer.status_code == 200
+
+
+async def direct(url: str) -> None:
+    async with connect(url) as client:
+        await client.send(chat_request(max_tokens=20_000, model="sim", ignore_eos=True))
+        await client.read_head()
+        await client.read_body()

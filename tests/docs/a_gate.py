@@ -1,7 +1,8 @@
 """A gate that is built and never served: the pages ask it what it has."""
 
+from specgate.service import Service
 from specgate.settings import load
-from specgate.wiring import Service, build
+from specgate.wiring import build
 
 LANES = {
     "SPECGATE_SPEC_URL": "http://10.0.0.5:8000",

@@ -24,11 +24,21 @@ The gate's own routes. Everything else goes to a lane. The same, to try out in a
 
 The changing calls need [`SPECGATE_ADMIN_TOKEN`](settings.md#specgate_admin_token), sent as
 `Authorization: Bearer ...`. A gate that was started without a token refuses them with 403, and a
-wrong or missing token gets 401. The reading calls need no token: bind the gate to an address that
-only those reach who may read.
+wrong or missing token gets 401.
+
+## Who may read
+
+Whoever reaches the gate, unless [`SPECGATE_CONTROL_READ`](settings.md#specgate_control_read) is
+`token`: then all below `/_specgate` needs the same token, `/_specgate/docs` and the schema
+included, and without it gets 401. The [dashboard](../how-to/dashboard.md)'s page and its files are
+served to all, and hold nothing of the gate's. The probes and `/metrics` need no token.
+
+## How long a change lasts
 
 A change by hand lasts until the next reload or restart: a reload takes file and environment for
 the truth. The mode is no setting; it stays through a reload.
+
+## Errors, and bodies
 
 Errors have OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`. A body must be sent
 with `Content-Type: application/json`.

@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from specgate.cli.main import main
 from specgate.settings import Settings, env_name
 from specgate.settings.names import CONFIG, _is_service_link
 from tests.docs.generate import ROOT
@@ -19,6 +21,11 @@ _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\bSPECGATE_[A-Z0-9_]*[A-Z0-9]\b")
+_SHELL = re.compile(r"^```(?:bash|sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_COMMAND = re.compile(r"(?:^|[\s(;&|])specgate((?: +[^\s]+)+)")
+_END_OF_COMMAND = re.compile(r"(?:^| )(?:[|;&<>#]|2>|->)")
+_ROUTE = re.compile(r"/_specgate/[\w/{}.-]*[\w}]")
 # After a colon it is part of a recording rule's name.
 _METRIC = re.compile(r"(?<!:)\bspecgate_[a-z0-9_]*[a-z0-9]\b")
 
@@ -64,9 +71,62 @@ def test_metrics_that_are_named_exist(name):
     every = families()
     known = {name for family in every for name in (family.name, exposed_name(family))}
     known |= {sample.name for family in every for sample in family.samples}
-    named = set(_METRIC.findall(_LINK.sub("", text_of(REPOSITORY / name))))
-    # The edges have no samples without a threshold; a * stands for several.
-    wrong = {word for word in named - known if not any(each.startswith(word) for each in known)}
+    text = _LINK.sub("", text_of(REPOSITORY / name))
+    wrong = set(_METRIC.findall(text)) - known
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_options_that_are_named_exist(name):
+    for words in commands(text_of(REPOSITORY / name)):
+        command: click.Command = main
+        for word in words:
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                found = command.get_command(click.Context(command), word)
+                assert found is not None, f"{name}: specgate {' '.join(words)}"
+                command = found
+            elif word.startswith("-"):
+                option = word.partition("=")[0]
+                assert option in options_of(command), f"{name}: {command.name} {option}"
+
+
+def test_commands_are_found_in_shells_and_in_a_line():
+    shell = "```bash\nX=1 specgate bench --spec-url U \\\n  --nope=3 | jq .  # specgate\n```\n"
+    assert list(commands(shell + "So `specgate nowhere --json`, says `specgate`.")) == [
+        ["bench", "--spec-url", "U", "--nope=3"],
+        ["nowhere", "--json"],
+    ]
+    assert "--nope" not in options_of(main)
+    assert sum(len(list(commands(text_of(page)))) for page in PAGES) > 100
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """What is typed after `specgate`, in shells and in a line: subcommands, arguments, options."""
+    code = [*_SHELL.findall(text), *_SPAN.findall(_FENCED.sub("", text))]
+    for piece in code:
+        for line in piece.replace("\\\n", " ").splitlines():
+            for typed in _COMMAND.findall(line):
+                words = _END_OF_COMMAND.split(typed)[0].split()
+                yield [bare for word in words if (bare := word.strip("`'\"()[],.")) != ""]
+
+
+def options_of(command: click.Command) -> set[str]:
+    params = command.get_params(click.Context(command))
+    return {each for param in params for each in (*param.opts, *param.secondary_opts)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_alerts_and_routes_that_are_named_exist(name):
+    text = text_of(REPOSITORY / name)
+    rules = (REPOSITORY / "deploy" / "prometheus" / "rules" / "alerts.yml").read_text()
+    alerts = set(re.findall(r"(?m)^ *- alert: (\w+)$", rules))
+    assert alerts
+    assert set(re.findall(r"\bSpecgate[A-Z]\w+", text)) <= alerts
+    page = text_of(ROOT / "reference" / "control-api.md")
+    # Those of the dashboard are no part of the interface that is described there.
+    routes = [*_ROUTE.findall(page), "/_specgate/ui"]
+    known = re.compile("|".join(re.sub(r"\\{\w+\\}", r"[\\w{}]+", re.escape(r)) for r in routes))
+    wrong = [route for route in _ROUTE.findall(text) if not known.fullmatch(route)]
     assert not wrong
 
 

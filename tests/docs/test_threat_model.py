@@ -40,6 +40,8 @@ def test_the_bounds_are_those_of_the_code():
     assert rows["log lines that wait"] == f"{lines.PENDING_MAX >> 20} MiB"
     assert rows["spans that wait"].startswith(f"{tracing.WAITING_MAX:,}, ")
     assert rows["a page of a lane's metrics"] == f"{scraper.PAGE_LIMIT >> 20} MiB"
+    several = f"{scraper.LINES_LIMIT >> 20} MiB of {scraper.PAGES_LIMIT >> 20} MiB"
+    assert rows["a balancer's page of all its engines, read line by line"] == several
     assert history.KEPT * history.EVERY_S == 3600
     last = rows["points of the history, switches, listeners of events"]
     assert last == f"an hour, {switches.KEPT}, {LISTENERS_MAX}"

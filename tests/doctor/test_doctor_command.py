@@ -220,10 +220,12 @@ async def test_what_is_no_engine_is_one_clear_line():
         urls.append(await enter(serving({})))
         urls.append(urls[0].replace("http://", "https://"))
         gate = await enter(running_gate(urls[0], urls[1], ready=False))
-        found = await asyncio.gather(*(run(url) for url in (*urls, gate.url)))
+        closed = {"admin_token": "t", "control_read": "token"}
+        other = await enter(running_gate(urls[0], urls[1], ready=False, **closed))
+        found = await asyncio.gather(*(run(url) for url in (*urls, gate.url, other.url)))
     codes = [code for code, _, _ in found]
     errors = [err for _, _, err in found]
-    assert codes == [2, 2, 4, 4, 2, 4, 2], errors
+    assert codes == [2, 2, 4, 4, 2, 4, 2, 2], errors
     for words, err in zip(
         (
             "without a list",
@@ -237,7 +239,7 @@ async def test_what_is_no_engine_is_one_clear_line():
         strict=False,
     ):
         assert words in err
-    assert "a specgate, and no engine" in errors[-1]
+    assert all("a specgate, and no engine" in error for error in errors[-2:])
     assert all(err.startswith("Error: http") and err.count("\n") == 1 for err in errors), errors
 
 

@@ -4,6 +4,8 @@ import asyncio
 import signal
 import socket
 
+from specgate.bench.shipped import shipped
+from specgate.core.profile import dumps
 from tests.support.client import chat_request, connect, get
 from tests.support.lanes import DONE, ScriptedLane, delta, sse_response
 from tests.support.process import serve_process
@@ -33,6 +35,30 @@ async def test_without_a_threshold_it_warns_and_serves_plain():
             assert (b"x-specgate-reason", b"unmeasured") in headers
             assert len(plain.requests) == 1
             assert spec.requests == []
+
+
+async def test_what_does_nothing_beside_a_profile_is_said_once(tmp_path):
+    profile = tmp_path / "profile.json"
+    profile.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
+    environ = {
+        "SPECGATE_SPEC_URL": "http://127.0.0.1:1",
+        "SPECGATE_PLAIN_URL": "http://127.0.0.1:2",
+        "SPECGATE_PROFILE": str(profile),
+        "SPECGATE_DWELL_S": "5",
+        "SPECGATE_BAND": "0.1",
+    }
+    async with serve_process(environ) as gate:
+        said = await gate.logged("settings_unused")
+        assert said["level"] == "warning"
+        assert said["names"] == "SPECGATE_BAND,SPECGATE_DWELL_S"
+        gate.process.send_signal(signal.SIGHUP)
+        await gate.logged("settings_changed")
+        gate.process.send_signal(signal.SIGINT)
+        await gate.logged("stopped")
+        assert sum(line["event"] == "settings_unused" for line in gate.log) == 1
+    del environ["SPECGATE_DWELL_S"], environ["SPECGATE_BAND"]
+    async with serve_process(environ) as gate:  # which listens, and would have said so before
+        assert not any(line["event"] == "settings_unused" for line in gate.log)
 
 
 async def test_a_wrong_setting_stops_the_start_with_a_line_that_names_it():

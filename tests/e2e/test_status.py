@@ -24,9 +24,12 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 @asynccontextmanager
-async def started(*options: str, out: int = PIPE) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(
+    *options: str, out: int = PIPE, token: str = ""
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`token`: of the environment."""
     environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    environ["TERM"] = "xterm-256color"
+    environ |= {"TERM": "xterm-256color", "SPECGATE_ADMIN_TOKEN": token}
     process = await asyncio.create_subprocess_exec(
         *STATUS, *options, stdout=out, stderr=PIPE, env=environ
     )
@@ -38,9 +41,9 @@ async def started(*options: str, out: int = PIPE) -> AsyncIterator[asyncio.subpr
         await process.communicate()
 
 
-async def run(*options: str) -> tuple[int | None, str, str]:
+async def run(*options: str, token: str = "") -> tuple[int | None, str, str]:
     """Exit status, stdout and stderr."""
-    async with started(*options) as process, asyncio.timeout(20):
+    async with started(*options, token=token) as process, asyncio.timeout(20):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
@@ -131,6 +134,56 @@ async def test_a_wrong_address_is_named(url):
     assert "'--url'" in err
     assert "u:p" not in err
     assert "Traceback" not in err
+
+
+CLOSED = {"admin_token": TOKEN, "control_read": "token"}
+
+
+async def test_a_gate_that_asks_readers_for_its_token_is_given_it():
+    async with stage(threshold=8, **CLOSED) as on:
+        for given in ({"token": TOKEN}, {"options": ("--token", TOKEN)}):
+            options = given.get("options", ())
+            found = await run("--url", on.url, *options, token=str(given.get("token", "")))
+            assert (found[0], found[2]) == (0, "")
+            assert rows(found[1])["side"][:2] == ["spec", "(below_threshold):"]
+        async with (
+            started("--url", on.url, "--watch", "--json", token=TOKEN) as process,
+            asyncio.timeout(20),
+        ):
+            assert process.stdout is not None
+            for _ in range(2):
+                assert json.loads(await process.stdout.readline())["threshold"] == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "asks for its admin token"),
+        (("--json",), "asks for its admin token"),
+        (("--token", "s3cret"), "takes another admin token"),
+        (("--watch", "--token", "s3cret"), "takes another admin token"),
+    ],
+)
+async def test_without_its_token_it_is_one_line_and_an_exit_status(options, words):
+    async with stage(**CLOSED) as on:
+        code, out, err = await run("--url", on.url, *options)
+    line = f"Error: {on.url}: {words}: give --token or SPECGATE_ADMIN_TOKEN\n"
+    assert (code, out, err) == (2, "", line)
+
+
+async def test_a_gate_that_does_not_ask_is_not_sent_the_token():
+    async with ScriptedLane("gate") as other:
+        other.answer("/_specgate/status", json_response(200, {"in_flight": 3}))
+        assert (await run("--url", other.url, "--json", token=TOKEN))[0] == 0
+        (request,) = other.requests
+        assert not [value for name, value in request.headers if name.lower() == b"authorization"]
+
+
+async def test_a_token_that_no_header_can_carry_is_refused_unseen():
+    code, _, err = await run("--token", "s3cret with a space")
+    assert code == 2
+    assert "'--token'" in err
+    assert "s3cret" not in err
 
 
 async def test_watching_goes_on_until_it_is_interrupted():

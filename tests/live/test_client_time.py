@@ -109,7 +109,7 @@ async def test_full_pipeline_is_not_the_clients_fault():
 
 
 async def test_idle_connections_stay_and_end_quietly(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("specgate.wiring.KEEP_ALIVE_S", 0.4)
+    monkeypatch.setattr("specgate.service.KEEP_ALIVE_S", 0.4)
     async with stage() as on, connect(on.url) as unused, connect(on.url) as used:
         assert (await used.request(b"POST", CHAT, [JSON], chat())).status == 200
         started = asyncio.get_running_loop().time()

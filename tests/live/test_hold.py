@@ -34,6 +34,13 @@ class Site:
             assert len(self.old) < 500, "a burst leaves the spec side"
         self.old = [admission for admission in self.old if admission.lane is Lane.SPEC]
 
+    @property
+    def duration_s(self):
+        """For how long it holds at most: a mean duration."""
+        weighed = self.gate.view().weighed
+        assert weighed is not None
+        return weighed.duration_s
+
     async def ask(self):
         """An arriving request: its lane, once it is admitted."""
         waiter = self.queue.place(1)
@@ -63,9 +70,7 @@ async def test_what_comes_after_a_switch_waits_for_the_drain():
 
 async def test_it_ends_after_a_mean_duration_whatever_still_drains():
     site = Site()
-    weighed = site.gate.view().weighed
-    assert weighed is not None
-    duration_s = weighed.duration_s
+    duration_s = site.duration_s
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(site.ask())
         await asyncio.sleep(0)
@@ -81,6 +86,27 @@ async def test_it_ends_after_a_mean_duration_whatever_still_drains():
 async def test_nobody_is_refused_for_it():
     site = Site(queue_timeout_s=0.05)
     assert await site.ask() is Lane.PLAIN, "its time in the queue is over, and there is room"
+
+
+async def test_between_its_end_and_the_next_tick_nobody_is_refused():
+    """A hold ends by time, which nobody tells the queue: it finds out when it is asked."""
+    site = Site()
+    async with asyncio.TaskGroup() as tasks:
+        waited = tasks.create_task(site.ask())
+        await asyncio.sleep(0)
+        site.clock.advance(1.1 * site.duration_s)
+        # By now there is room, and a queue of no places takes nobody.
+        assert site.queue.place(1) is None
+    assert waited.result() is Lane.PLAIN
+
+
+async def test_whose_time_is_over_just_as_it_ends_is_admitted():
+    site = Site(queue_timeout_s=0.05)
+    async with asyncio.TaskGroup() as tasks:
+        waited = tasks.create_task(site.ask())
+        await asyncio.sleep(0)
+        site.clock.advance(1.1 * site.duration_s)
+    assert waited.result() is Lane.PLAIN
 
 
 async def test_a_limit_still_refuses_while_it_holds():

@@ -7,11 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from specgate.core.config import AdmissionConfig
+from specgate.control.admission import Admission
+from specgate.control.admission_queue import AdmissionQueue
+from specgate.core.config import AdmissionConfig, PolicyConfig
 from specgate.core.errors import TurnedAway
 from specgate.core.events import Outcome, Phase, RequestEnded
+from specgate.core.routes import RouteClass
 from tests.support.client import RawClient, chat_request, connect
 from tests.support.lanes import Send, WaitFor, sse_head, sse_response
+from tests.support.scripted import manual_gate
 from tests.support.stage import Stage, stage
 from tests.support.steps import DONE, chunk, delta
 
@@ -226,3 +230,26 @@ async def test_many_that_come_and_go_leave_nothing_behind():
         assert statuses.count(200) == sum(number % 3 != 0 for number in range(200))
         assert on.spec.most_in_progress <= 3
         await queued(on, 0)
+
+
+async def test_what_is_no_load_waits_for_the_fence_alone():
+    """And not for the room that those before it in the queue wait for."""
+    gate, _, _ = manual_gate(PolicyConfig())
+    queue = AdmissionQueue(gate, AdmissionConfig(max_in_flight=1, queue_size=9))
+    queue.fence("the lanes change places")
+
+    async def ask(route: RouteClass, sequences: int) -> Admission:
+        waiter = queue.place(sequences)
+        assert waiter is not None
+        return await waiter.admission(lambda: gate.admit(route, sequences))
+
+    async with asyncio.TaskGroup() as tasks:
+        first, second = (tasks.create_task(ask(RouteClass.CHAT, 1)) for _ in range(2))
+        models = tasks.create_task(ask(RouteClass.OTHER, 0))
+        await asyncio.sleep(0)
+        assert len(queue) == 3
+        queue.fence(None)
+        await asyncio.sleep(0)
+        assert (first.done(), second.done(), models.done()) == (True, False, True)
+        gate.leave(first.result())
+    assert second.done()

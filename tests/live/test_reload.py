@@ -4,9 +4,14 @@ import asyncio
 import json
 import signal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from specgate.bench.shipped import shipped
 from specgate.core.events import ReloadFailed
+from specgate.core.profile import dumps
+from specgate.server import reload_on_hangup
+from specgate.service import Service
 from tests.support.client import chat, chat_request, connect, get
 from tests.support.control import KEY, TOKEN, change, message, said
 from tests.support.figures import total
@@ -200,3 +205,37 @@ async def test_sighup_reloads_a_served_gate(tmp_path):
             end.set()
             assert (await client.read_body()).clean
             await assert_at_rest(gate.url, [spec, plain])
+
+
+async def test_a_profile_that_cannot_be_reckoned_with_ends_no_gate(tmp_path):
+    async with ScriptedLane("spec") as spec, ScriptedLane("plain") as plain:
+        file = File(tmp_path / "gate.toml", spec.url, plain.url)
+        del file.lines["threshold"], file.lines["band"]
+        profile = tmp_path / "profile.json"
+        good = dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k"))
+        profile.write_text(good)
+        file.write(profile=str(profile))
+        async with serve_process({"SPECGATE_CONFIG": str(file.path)}) as gate:
+            large = json.loads(good)
+            large["levels"][0]["arms"]["plain"]["tok_s"] = 10**400
+            profile.write_text(json.dumps(large))
+            gate.process.send_signal(signal.SIGHUP)
+            refused = (await gate.logged("reload_refused"))["error"]
+            assert "levels[0].arms.plain.tok_s: must be a number" in refused
+            assert said(await get(gate.url + "/_specgate/status"))["mode"] == "auto"
+
+
+async def test_an_error_in_a_reload_ends_nothing_but_the_reload():
+    """One that is no word on the settings ended the process, and all its streams with it."""
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    class Failing:
+        async def reload(self, source: str) -> None:
+            asked.put_nowait(source)
+            raise ZeroDivisionError
+
+    service = cast("Service", SimpleNamespace(reloader=Failing()))
+    async with asyncio.timeout(10), reload_on_hangup(service):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+            assert await asked.get() == "SIGHUP"

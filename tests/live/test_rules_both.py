@@ -9,7 +9,7 @@ import pytest
 from specgate.core.events import Outcome, RequestEnded
 from specgate.core.routes import GENERATES
 from specgate.engines.routes import ABORT, ADMIN, ADMIN_BELOW, GENERATION
-from specgate.proxy.intake import TO_BOTH
+from specgate.proxy.both import TO_BOTH
 from tests.live.test_rules_features import decision
 from tests.support.client import JSON, connect
 from tests.support.control import message, said

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from specgate.service import serving
 from specgate.settings import SettingsError, load
 from specgate.settings.certificates import clients_tls
-from specgate.wiring import build, serving
+from specgate.wiring import build
 from tests.support.client import CHAT, JSON, chat, request_bytes
 from tests.support.lanes import DONE, Rst, ScriptedLane, delta, sse_response
 from tests.support.live import environment

@@ -41,6 +41,18 @@ async def test_usage_is_asked_for_and_its_event_taken_out():
         assert 0.05 <= 6 * ended.tpot_s <= ended.duration_s - ended.ttft_s
 
 
+async def test_a_length_that_counts_the_event_is_not_passed_on():
+    """The client would wait for what was taken out, and take the next answer for it."""
+    whole = b"".join(STREAM)
+    events = [(b"content-type", b"text/event-stream")]
+    async with stage(request_usage="true") as on, connect(on.url) as client:
+        for _ in range(2):
+            on.spec.answer_next(response(200, whole, events))
+            reply = await client.request(b"POST", CHAT, body=chat(stream=True))
+            assert reply.body.data == delta("a") + delta("b") + DONE
+            assert reply.body.clean
+
+
 @pytest.mark.parametrize("options", [{"include_usage": False}, {"include_usage": True}, None])
 async def test_a_client_s_own_word_on_usage_stands(options):
     async with stage(request_usage="true") as on:

@@ -32,11 +32,12 @@ from specgate.bench.shipped import shipped, single
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode
 from specgate.core.profile import dumps
+from specgate.service import Service, serving
 from specgate.settings import load
 from specgate.sim.profiles import load_profile
 from specgate.sim.server import SimLane
 from specgate.sim.server import running as running_lanes
-from specgate.wiring import Service, build, serving
+from specgate.wiring import build
 
 WAYS = ("gate", "plain", "spec")
 

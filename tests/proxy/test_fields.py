@@ -32,7 +32,12 @@ def body(**fields: object) -> bytes:
         ({"text": "a", "sampling_params": "x"}, 1),
         ({"input_ids": [[1], [2], [3]]}, 3),
         ({"n": True}, 1),
-        ({"n": "4"}, 1),
+        ({"n": "4"}, 4),
+        ({"n": 4.0}, 4),
+        ({"n": "four"}, 1),
+        ({"n": "nan"}, 1),
+        ({"n": "1e999"}, 1),
+        ({"n": [4]}, 1),
         ({"n": -4}, 1),
         ({"n": 10**9}, MAX_SEQUENCES),
         ({"prompt": ["a"] * 2000}, MAX_SEQUENCES),
@@ -40,6 +45,20 @@ def body(**fields: object) -> bytes:
 )
 def test_sequences_are_n_times_the_prompts(asked, sequences):
     assert known(body(**asked)).sequences == sequences
+
+
+@pytest.mark.parametrize(
+    "text", [r"\ud83d", r"\ude00", r"\ud83dx\ud83d\ude00", r"\ude00\ud83d", r"\\ud83d\\\ud83d"]
+)
+def test_half_a_surrogate_pair_hides_nothing(text):
+    """A text that was cut within an emoji; engines in Python take it."""
+    sent = body(n=3, min_p=0.1)[:-1] + b', "prompt": "%b"}' % text.encode()
+    assert json.loads(sent)["n"] == 3
+    assert known(sent) == (3, ("min_p",), None, None)
+
+
+def test_a_byte_order_mark_hides_nothing():
+    assert known(b"\xef\xbb\xbf" + body(n=3)).sequences == 3
 
 
 @pytest.mark.parametrize("unreadable", [b"", b"{", b"[1]", b"null", b"\xff", b"[" * 100_000])

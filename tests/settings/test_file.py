@@ -81,6 +81,7 @@ def test_every_setting_can_be_in_the_file(file, tmp_path):
         scrape_interval_s = "off"
         probe_interval_s = 4
         admin_token = "s3cret"
+        control_read = "token"
         log_level = "debug"
         log_format = "json"
         log_sample = 0.1

@@ -1,5 +1,6 @@
 """SPECGATE_PROFILE: threshold and band from a measurement."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ from specgate.bench.shipped import shipped
 from specgate.core.config import NEVER
 from specgate.core.profile import dumps
 from specgate.settings import SettingsError, load
+from specgate.settings.measured import PROFILE_MOST
+from specgate.settings.model import Settings
 from tests.bench.synthetic import cells
 
 LANES = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://b:2"}
@@ -58,6 +61,38 @@ def test_a_threshold_that_is_set_wins_and_takes_no_band_with_it(file):
     assert found.settings.band == 0.2
     assert found.sources["band"] == "default"
     assert found.warnings == ()
+
+
+OLD = {
+    "SPECGATE_BAND": "0.1",
+    "SPECGATE_SMOOTHING_S": "30",
+    "SPECGATE_BURST": "3",
+    "SPECGATE_DWELL_S": "5",
+}
+
+
+def test_what_is_set_and_does_nothing_while_a_profile_is_weighed_is_known(file, tmp_path):
+    file.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
+    assert loaded(file).unused == ()
+    assert loaded(file, **OLD).unused == tuple(OLD)
+    below = tmp_path / "settings.toml"
+    below.write_text("burst = 3\n")
+    found = loaded(file, SPECGATE_CONFIG=str(below), SPECGATE_BAND="0.1")
+    assert found.unused == ("SPECGATE_BAND", "SPECGATE_BURST")
+    assert loaded(file, **OLD, SPECGATE_THRESHOLD="7").unused == (), "then nothing is weighed"
+    assert load({**LANES, **OLD}).unused == ()
+    file.write_text(dumps(shipped("reference")))
+    assert loaded(file, **OLD).unused == (), "where speculation never pays nothing is weighed"
+
+
+def test_their_descriptions_say_so_and_no_others_do():
+    said = {
+        name
+        for name, field in Settings.model_fields.items()
+        if re.search(r"nothing while a profile is weighed", field.description or "")
+    }
+    assert said == {name.removeprefix("SPECGATE_").lower() for name in OLD}
+    assert "with it none is weighed" in (Settings.model_fields["threshold"].description or "")
 
 
 WITH_LENGTH = {**LANES, "SPECGATE_ADAPTIVE": "true"}
@@ -149,6 +184,13 @@ def test_a_bad_file_stops_the_start_with_a_line_that_names_the_field(
         loaded(file, **variables)
     (line,) = caught.value.problems
     assert line.startswith(f"SPECGATE_PROFILE={str(file)!r}: {problem}")
+
+
+def test_a_file_that_is_too_large_is_not_decoded(file):
+    """It would hold up a gate that serves, on a reload."""
+    file.write_text(dumps(shipped("reference")) + " " * PROFILE_MOST)
+    with pytest.raises(SettingsError, match=f"larger than {PROFILE_MOST} bytes"):
+        loaded(file)
 
 
 def test_a_file_that_cannot_be_read_stops_the_start(file):

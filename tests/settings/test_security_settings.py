@@ -113,6 +113,17 @@ def test_what_is_hardly_meant_is_said():
     assert loaded(api_keys="one", spec_api_key="e", admin_token="t").warnings == ()
 
 
+def test_reading_with_a_token_needs_one():
+    with pytest.raises(SettingsError) as raised:
+        loaded(control_read="token")
+    assert str(raised.value) == (
+        "SPECGATE_CONTROL_READ=token: needs SPECGATE_ADMIN_TOKEN, which is not set: nobody could "
+        "read"
+    )
+    assert in_force(control_read="token", admin_token="t").read_token == "t"
+    assert in_force(admin_token="t").read_token is None
+
+
 SECRETS = {
     "SPECGATE_API_KEYS": "s3cret-one,s3cret-two",
     "SPECGATE_SPEC_API_KEY": "s3cret-spec",

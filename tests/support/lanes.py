@@ -35,11 +35,12 @@ from tests.support.wire import Connection as Connection
 from tests.support.wire import Request as Request
 
 CHAT_PATHS = ("/v1/chat/completions", "/v1/completions", "/generate")
+_PAGES = ("/metrics", "/engine_metrics", "/v1/loads")
 PROBES: dict[str, Script] = {
     "/ready": json_response(200, {"status": "ok"}),
     "/health": json_response(200, {"status": "ok"}),
     "/v1/models": json_response(200, {"object": "list", "data": [{"id": "m", "object": "model"}]}),
-    **{path: error_response(404, "no such path") for path in ("/metrics", "/v1/loads")},
+    **{path: error_response(404, "no such path") for path in _PAGES},
     **{path: error_response(404, "no such path") for path in ("/server_info", "/get_server_info")},
 }
 

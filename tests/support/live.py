@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx2
 
+from specgate.service import Service, serving
 from specgate.settings import load
-from specgate.wiring import Service, build, serving
+from specgate.wiring import build
 from tests.support.observer import Recorder
 
 

@@ -66,7 +66,9 @@ async def stage(
             before = pending_tasks()
             with no_errors_logged():
                 yield Stage(gate, spec, plain)
-                await assert_at_rest(gate.url, [spec, plain], tasks=before)
+                token = gate.service.settings.read_token
+                sent = [] if token is None else [(b"Authorization", b"Bearer " + token.encode())]
+                await assert_at_rest(gate.url, [spec, plain], tasks=before, headers=sent)
 
 
 @contextmanager

@@ -93,9 +93,11 @@ async def dashboard(
     scheme: Literal["light", "dark"] = "light",
     complains_of: str | None = None,
     told: Any = None,
+    locked: bool = False,
 ) -> AsyncIterator[Opened]:
-    """Open a gate's dashboard and wait for its first state. `complains_of`: what each complaint of
-    the browser may hold; None: it has none. `told`: a status that takes the place of the gate's."""
+    """Open a gate's dashboard and wait for its first state, or (`locked`) until it asks for the
+    token. `complains_of`: what each complaint of the browser may hold; None: it has none. `told`: a
+    status that takes the place of the gate's."""
     context = await browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce"
     )
@@ -111,7 +113,8 @@ async def dashboard(
         opened = Opened(await context.new_page(), url)
         opened.watch()
         await opened.page.goto(f"{url}/_specgate/ui")
-        await opened.page.wait_for_selector("body[data-feed=live], body[data-feed=polled]")
+        first = ("locked",) if locked else ("live", "polled")
+        await opened.page.wait_for_selector(", ".join(f"body[data-feed={how}]" for how in first))
         yield opened
     finally:
         await context.close()

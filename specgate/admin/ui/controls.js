@@ -1,14 +1,15 @@
-// What an operator may change, with the gate's admin token. The reader types it; it is kept in this
-// tab's session storage, or in memory alone where there is none, and sent as a header and no other way.
+// What an operator may change, with the gate's admin token, and the form that takes the token.
 
 import { at } from "./feed.js";
 import { put } from "./now.js";
+import { asksReaders, authorised, hasToken, isToken, keep, onToken } from "./token.js";
 import { LANES, count, other, short } from "./words.js";
 
-const KEPT = "specgate-admin-token";
 const OFF =
   "This gate was started without SPECGATE_ADMIN_TOKEN, so nothing can be changed here. Start it with one to use the controls.";
-const LOCKED = "Type the gate's admin token to change something. Reading needs none.";
+const LOCKED = asksReaders
+  ? "This gate shows nothing without its admin token."
+  : "Type the gate's admin token to change something. Reading needs none.";
 const OPEN = "Changes act at once, and a restart ends them.";
 
 const byId = (id) => document.getElementById(id);
@@ -16,7 +17,6 @@ const each = (selector, act) => document.querySelectorAll(selector).forEach(act)
 
 const changeable = document.documentElement.dataset.changes === "on";
 
-let token = stored();
 let latest = null;
 let busy = false;
 
@@ -24,9 +24,8 @@ let busy = false;
 export function startControls(changed) {
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    keep(byId("token").value.trim());
+    take(byId("token").value.trim());
     byId("token").value = "";
-    tell(token ? "The token is kept in this tab. The next change tries it." : "No token was typed.", !token);
   });
   byId("token-forget").addEventListener("click", () => {
     keep("");
@@ -50,7 +49,15 @@ export function startControls(changed) {
     }
   });
   byId("reload").addEventListener("click", () => reload(changed));
+  onToken(lock);
   lock();
+}
+
+function take(typed) {
+  if (typed && !isToken(typed)) return tell("The token has characters that no header can carry.", true);
+  keep(typed);
+  if (!typed) return tell("No token was typed.", true);
+  return tell(asksReaders ? "The token is kept in this tab." : "The token is kept in this tab. The next change tries it.");
 }
 
 /** Each second. */
@@ -125,7 +132,7 @@ async function call(method, path, body) {
   try {
     const reply = await fetch(at(path), {
       method,
-      headers: { Authorization: `Bearer ${token}`, ...(body && { "Content-Type": "application/json" }) },
+      headers: { ...authorised(), ...(body && { "Content-Type": "application/json" }) },
       body: body && JSON.stringify(body),
       cache: "no-store",
       credentials: "omit",
@@ -144,16 +151,12 @@ async function call(method, path, body) {
 async function failed(reply) {
   const message = (await reply.json().catch(() => null))?.error?.message ?? `HTTP status ${reply.status}`;
   if (reply.status !== 401) return tell(`Nothing changed: ${message}.`, true);
-  keep("");
-  byId("token").setAttribute("aria-invalid", "true");
-  byId("token").focus();
+  keep("", { wrong: true });
   return tell("Nothing changed: the gate does not take this token. Type it again.", true);
 }
 
 function reason(error) {
   if (error.name === "TimeoutError") return "the gate did not answer within 10 s";
-  // The one thing that fetch refuses by itself here.
-  if (/headers/i.test(error.message)) return "the token has characters that no header can carry";
   return "the gate cannot be reached";
 }
 
@@ -176,29 +179,14 @@ function tell(words, isError = false) {
   node.textContent = words;
 }
 
-function keep(typed) {
-  token = typed;
-  try {
-    if (typed) sessionStorage.setItem(KEPT, typed);
-    else sessionStorage.removeItem(KEPT);
-  } catch {
-    // Memory alone.
-  }
-  byId("token").removeAttribute("aria-invalid");
-  lock();
-}
-
-function stored() {
-  try {
-    return sessionStorage.getItem(KEPT) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function lock() {
-  byId("controls-words").textContent = changeable ? (token ? OPEN : LOCKED) : OFF;
+/** `wrong`: the gate did not take the token. */
+function lock({ wrong = false } = {}) {
+  byId("controls-words").textContent = changeable ? (hasToken() ? OPEN : LOCKED) : OFF;
   byId("token-form").hidden = !changeable;
-  byId("token-forget").hidden = !token;
-  byId("changing").disabled = !changeable || !token;
+  byId("token-forget").hidden = !hasToken();
+  byId("changing").disabled = !changeable || !hasToken();
+  if (!wrong) return byId("token").removeAttribute("aria-invalid");
+  byId("token").setAttribute("aria-invalid", "true");
+  byId("token").focus();
+  return tell("The gate does not take this token. Type it again.", true);
 }

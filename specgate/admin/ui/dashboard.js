@@ -7,6 +7,7 @@ import { follow, read } from "./feed.js";
 import { addSwitch, setSwitches, startLog } from "./log.js";
 import { put, showState } from "./now.js";
 import { startTheme } from "./theme.js";
+import { mayRead } from "./token.js";
 import { clock, span } from "./words.js";
 
 const CURVES_EVERY = 6; // of the history's points: they move with the accept length, slowly
@@ -33,7 +34,7 @@ async function joined() {
 }
 
 async function further() {
-  if (told !== null && !document.hidden) {
+  if (told !== null && mayRead() && !document.hidden) {
     const since = lastPoint();
     const asked = since === null ? "history" : `history?since=${since}`;
     const reads = [read(asked).then((found) => setHistory(found, { anew: since === null }))];
@@ -44,10 +45,10 @@ async function further() {
   setTimeout(further, everySeconds() * 1000);
 }
 
-/** What fails is asked for again soon, and the feed's age says that the gate is away. */
+/** What fails is asked for again soon; the feed says that the gate is away, or takes no such token. */
 async function settled(reads) {
   for (const result of await Promise.allSettled(reads)) {
-    if (result.status === "rejected" && !(result.reason instanceof TypeError)) console.warn(result.reason);
+    if (result.status === "rejected" && mayRead() && !(result.reason instanceof TypeError)) console.warn(result.reason);
   }
 }
 
@@ -56,6 +57,7 @@ const WORDS = {
   live: () => `live, ${clock(told.at)}`,
   polled: () => `every 3 s, ${clock(told.at)}: the event stream has no room`,
   lost: () => "no connection",
+  locked: () => "locked: the gate's admin token is needed",
 };
 
 let was = "connecting";
@@ -71,6 +73,7 @@ function aged(how, age) {
   was = how;
   document.body.dataset.feed = how;
   lost.hidden = how !== "lost";
+  if (how === "locked") byId("token").focus();
   if (how === "lost") put(byId("told"), "The connection to the gate is lost. What is shown is old.");
 }
 

@@ -23,6 +23,8 @@ EMPTY = {
     "SpecgateMemoryGrows": "there is no day ago",
     "SpecgateFilesRunOut": "a few dozen files are open",
     "SpecgateLoopFails": "no loop raises",
+    "SpecgateAlternationFails": "the pools hold both lanes: none takes turns",
+    "SpecgateNoLaneAwake": "the same",
 }
 """What has no data, and why that is right."""
 
