@@ -31,6 +31,23 @@ def conclude(
 ) -> Profile | None:
     """Analyse all that the folder holds and write its profile.json; None if no cell counts.
 
+    Raises Misused as `concluded` does.
+    """
+    profile = concluded(folder, margin, objective)
+    if profile is None:
+        return None
+    part = folder / (PROFILE + ".part")
+    part.write_text(dumps(profile), encoding="utf-8")
+    part.replace(folder / PROFILE)
+    return profile
+
+
+def concluded(
+    folder: Path, margin: float, objective: Objective = Objective.THROUGHPUT
+) -> Profile | None:
+    """The profile of all that the folder holds, whether its bench came to its end or not; None if
+    no cell counts.
+
     Open loops stand beside; without a closed one the profile has them alone, and is inconclusive.
     Raises Misused where a cell lacks what the objective compares.
     """
@@ -46,11 +63,7 @@ def conclude(
             return None
         nothing = Verdict(shape=Shape.INCONCLUSIVE, objective=objective, margin=margin)
         profile = Profile(verdict=nothing, levels=(), fingerprint=told)
-    profile = replace(profile, open_loop=loops)
-    part = folder / (PROFILE + ".part")
-    part.write_text(dumps(profile), encoding="utf-8")
-    part.replace(folder / PROFILE)
-    return profile
+    return replace(profile, open_loop=loops)
 
 
 def _judged(folder: Path, told: Fingerprint, rules: Rules) -> Profile | None:

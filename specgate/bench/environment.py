@@ -28,6 +28,8 @@ FLAGS = (
     *("attention_backend", "speculative_algorithm", "speculative_draft_model_path"),
     *("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"),
     *("speculative_adaptive", "chunked_prefill_size", "disable_radix_cache", "enable_metrics"),
+    *("enable_dp_attention", "enable_multi_layer_eagle", "enable_two_batch_overlap"),
+    *("enable_pdmux", "enable_lora"),
 )
 """Of SGLang's settings, those that a crossover depends on."""
 

@@ -11,17 +11,17 @@ its batch, the bench requests in flight, and they are the same while nothing que
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from specgate.bench.not_held import Target, of_arm, of_levels
 from specgate.bench.wording import headline
 from specgate.core.antitonic import between
-from specgate.core.profile import NOT_STATIC, PLAIN, Level, Profile
+from specgate.core.profile import NOT_STATIC, PLAIN, SINGLE_RUN, Level, Profile
 from specgate.core.shape import Shape
 
-Target = Literal["sglang", "vllm", "trtllm"]
 TARGETS: tuple[Target, ...] = ("sglang", "vllm", "trtllm")
 
 
@@ -43,10 +43,12 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """text: the file's. notes: a line for each thing that the format cannot hold."""
+    """text: the file's. notes: what it is of, how it is used, and what its format cannot hold;
+    lost: those of them that are of this measurement, and not of every one."""
 
     text: str
     notes: tuple[str, ...]
+    lost: tuple[str, ...] = ()
 
 
 def exported(
@@ -57,31 +59,54 @@ def exported(
 ) -> Exported:
     """`steps`: draft steps by arm, where the profile does not say. `context`: of a profile with
     several prompt lengths, which; without one its most cautious curve. Raises ExportError."""
-    taken = _which(profile, context)
-    profile = _with(profile, context)
-    found = ranges(profile, steps or {})
-    top = profile.levels[-1].concurrency
+    given = steps or {}
+    profile, taken, one_of_several = _with(profile, context), *_which(profile, context)
+    found = ranges(profile, given)
+    levels = _served(profile)
+    top = levels[-1].concurrency
     notes = [
         f"from a specgate profile: {headline(profile)}",
         "not in this format: intervals, the band (an engine switches at the edge itself), and "
-        "prompt or output length",
+        "prompt or output length; a batch is taken for the load, which it is while nothing queues",
     ]
-    if profile.levels[0].concurrency > 1:
-        notes.append(f"nothing was measured below {profile.levels[0].concurrency}")
+    lost = _lost(profile, levels, given, to)
     if taken is not None:
         notes.insert(1, taken)
+        lost = [taken, *lost] if one_of_several else lost
+    if levels[0].concurrency > 1:
+        notes.append(f"nothing was measured below {levels[0].concurrency}")
     most = max(part.steps for part in found)
     if most == 0:
         notes.append("speculation pays nowhere here: serving without it says the same, at no cost")
-    text, more = _WRITERS[to](found, top, most or _most(profile, steps or {}))
-    comment = [*notes, *more]
+    # The headline says of a single run that it is one.
+    alarms = [alarm for alarm in profile.alarms if not alarm.startswith(SINGLE_RUN)]
+    notes += [f"doubtful as measured: {alarm}" for alarm in alarms]
+    text, more = _WRITERS[to](found, top, most or _most(profile, given))
+    comment = [*notes, *(line for line in lost if line not in notes), *more]
     if to == "vllm":
-        return Exported(text=text, notes=tuple(comment))
+        return Exported(text=text, notes=tuple(comment), lost=tuple(lost))
     if to == "sglang":
         table = {"_comment": comment, **json.loads(text)}
-        return Exported(text=json.dumps(table, indent=2) + "\n", notes=tuple(comment))
-    lines = "".join(f"# {line}\n" for line in comment)
-    return Exported(text=lines + text, notes=tuple(comment))
+        text = json.dumps(table, indent=2) + "\n"
+    else:
+        text = "".join(f"# {line}\n" for line in comment) + text
+    return Exported(text=text, notes=tuple(comment), lost=tuple(lost))
+
+
+def _lost(
+    profile: Profile, levels: Sequence[Level], given: Mapping[str, int], to: Target
+) -> list[str]:
+    engines = profile.fingerprint.engines
+    arms = sorted({_best(level) for level in levels} - {PLAIN})
+    if not arms and profile.verdict.arm is not None and profile.verdict.arm in engines:
+        # It drafts nowhere, and an arm that drafted otherwise might have.
+        arms = [profile.verdict.arm]
+    lost = []
+    for name in arms:
+        lost += of_arm(name, engines.get(name), _steps(profile, name, given), to)
+    drafting = [level.concurrency for level in levels if _best(level) != PLAIN]
+    pays = profile.verdict.pays
+    return lost + of_levels(levels, engines, drafting=drafting, pays=pays)
 
 
 def _with(profile: Profile, context: int | None) -> Profile:
@@ -105,19 +130,19 @@ def _with(profile: Profile, context: int | None) -> Profile:
     )
 
 
-def _which(profile: Profile, context: int | None) -> str | None:
-    """What of a profile with several curves a table is of; None where there is one curve alone."""
-    if not profile.also:
-        return None
+def _which(profile: Profile, context: int | None) -> tuple[str | None, bool]:
+    """What a table is of, None where nothing was said of lengths; and whether there are others."""
     taken = _with(profile, context)
     tokens = f" and {taken.max_tokens} output tokens" if taken.max_tokens is not None else ""
     length = f"taken at {_length(taken.context)}{tokens}"
+    if not profile.also:
+        return (length if taken.context is not None or tokens else None), False
     curves = (profile, *profile.also)
     rivals = len([c for c in curves if context is None or c.context == context])
     why = f", the most cautious of {rivals} curves" if rivals > 1 else ""
     others = sorted({c.context for c in curves if c.context not in (None, taken.context)})
     more = f"; --context takes another: {', '.join(map(str, others))}" if others else ""
-    return f"{length}{why}{more}"
+    return f"{length}{why}{more}", True
 
 
 def _length(context: int | None) -> str:
@@ -128,15 +153,7 @@ def ranges(profile: Profile, steps: Mapping[str, int]) -> list[Range]:
     """From 1 to the highest level; neighbours differ in their steps. Raises ExportError."""
     if profile.verdict.shape is Shape.INCONCLUSIVE or not profile.levels:
         raise InconclusiveError("the profile is inconclusive: no table can be made of it")
-    levels = [level for level in profile.levels if level.best is not None]
-    if not levels:
-        raise ExportError("no level has both a plain and a speculative arm")
-    if profile.verdict.shape is Shape.ALWAYS:
-        # A level that only ties costs nothing to draft at, and a table with fewer edges is simpler.
-        levels = [
-            replace(level, best=profile.verdict.arm) if _best(level) == PLAIN else level
-            for level in levels
-        ]
+    levels = _served(profile)
     drafts = {name: _steps(profile, name, steps) for name in {_best(level) for level in levels}}
     found: list[Range] = []
     first = 1
@@ -149,6 +166,20 @@ def ranges(profile: Profile, steps: Mapping[str, int]) -> list[Range]:
             first = last + 1
     found.append(Range(first, levels[-1].concurrency, drafts[_best(levels[-1])]))
     return found
+
+
+def _served(profile: Profile) -> list[Level]:
+    """The levels that a table is made of. Raises ExportError where there is none."""
+    levels = [level for level in profile.levels if level.best is not None]
+    if not levels:
+        raise ExportError("no level has both a plain and a speculative arm")
+    if profile.verdict.shape is not Shape.ALWAYS:
+        return levels
+    # A level that only ties costs nothing to draft at, and a table with fewer edges is simpler.
+    return [
+        replace(level, best=profile.verdict.arm) if _best(level) == PLAIN else level
+        for level in levels
+    ]
 
 
 def _steps(profile: Profile, name: str, given: Mapping[str, int]) -> int:

@@ -122,7 +122,7 @@ def _interval(curve: Curve) -> str:
     if verdict.interval is None or verdict.confidence == SINGLE_RUN:
         return ""
     low, high = verdict.interval
-    first, last = curve.levels[0].concurrency, curve.levels[-1].concurrency
+    first, last = curve.compared[0].concurrency, curve.compared[-1].concurrency
     start = f"<{first}" if low == 0.0 else f">{last}" if low is None else number(low)
     return f" ({share(verdict)}: {start} to {f'>{last}' if high is None else number(high)})"
 

@@ -1,7 +1,8 @@
 """What an engine says of its own work while a cell runs: in flight, running, accept length.
 
-SGLang: /v1/loads, and its counters where /metrics is on. vLLM and llama.cpp: /metrics. An engine
-that says nothing is measured all the same; what it does not tell is None, never 0.
+SGLang: /v1/loads, and its counters where /metrics is on. vLLM and llama.cpp: /metrics. Several
+behind sglang-router: /engine_metrics. An engine that says nothing is measured all the same; what it
+does not tell is None, never 0.
 
 Accept length: tokens a decode step, from differences of counters over the cell, as the gate reads
 it live (`engines.accepting`).
@@ -18,7 +19,8 @@ import httpx2
 
 from specgate.bench.asking import Arm
 from specgate.engines.accepting import accept_length
-from specgate.engines.loads import of_any, told
+from specgate.engines.loads import InHand, of_any, told
+from specgate.engines.replicas import METRICS_PATH, accept_length_of_all, told_of_all
 
 EVERY_S = 0.5
 TIMEOUT_S = 5.0
@@ -58,14 +60,14 @@ class Meter:
         loads = await self._loads()
         if loads is not None:
             return loads[0] + loads[1]
-        found = of_any(await self._text("/metrics"))
+        found = _in_hand(await self._page())
         return None if found is None else found.total
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[Seen]:
         """Samples while the block runs; the accept length stands when it has been left."""
         seen = Seen()
-        before = await self._text("/metrics")
+        before = await self._page()
         sampling = asyncio.ensure_future(self._sample(seen))
         try:
             yield seen
@@ -73,8 +75,8 @@ class Meter:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
-        after = await self._text("/metrics")
-        seen.accept_length = accept_length(before, after)
+        after = await self._page()
+        seen.accept_length = accept_length(before, after) or accept_length_of_all(before, after)
         if seen.accept_length is None and seen.accept_samples:
             seen.accept_length = fmean(seen.accept_samples)
 
@@ -88,9 +90,9 @@ class Meter:
                 seen.waiting.append(waiting)
                 if accepted:
                     seen.accept_samples.append(accepted)
-        while "/metrics" not in self._missing:
+        while not {"/metrics", METRICS_PATH} <= self._missing:
             await asyncio.sleep(EVERY_S)
-            found = of_any(await self._text("/metrics"))
+            found = _in_hand(await self._page())
             if found is not None:
                 seen.running.append(found.running)
                 seen.waiting.append(found.waiting)
@@ -107,6 +109,11 @@ class Meter:
         lengths = [(rank.get("speculative") or {}).get("accept_length") for rank in ranks]
         known = [length for length in lengths if isinstance(length, int | float)]
         return found.running, found.waiting, fmean(known) if known and found.running else None
+
+    async def _page(self) -> str:
+        """Of the engine, or of those behind a balancer."""
+        page = await self._text("/metrics")
+        return await self._text(METRICS_PATH) if "/metrics" in self._missing else page
 
     async def _text(self, path: str) -> str:
         reply = await self._get(path)
@@ -126,3 +133,10 @@ class Meter:
             self._missing.add(route)
             return None
         return reply
+
+
+def _in_hand(page: str) -> InHand | None:
+    if (found := of_any(page)) is not None:
+        return found
+    several = told_of_all(page)
+    return None if several is None else several.in_hand

@@ -23,6 +23,8 @@ _FLAGS = (
     *("max_running_requests", "context_length", "tp_size", "dp_size", "attention_backend"),
     *("speculative_algorithm", "speculative_eagle_topk", "speculative_num_draft_tokens"),
     *("quantization", "kv_cache_dtype", "mem_fraction_static", "enable_dp_attention"),
+    *("enable_multi_layer_eagle", "enable_two_batch_overlap", "enable_pdmux", "enable_lora"),
+    "speculative_adaptive",
 )
 
 

@@ -3,6 +3,7 @@
 What engines can do is as of SGLang 0.5.23, vLLM 0.33.0 and TensorRT-LLM 1.3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specgate.core.profile import Profile, Scalar
@@ -13,6 +14,16 @@ ENGINES = {
     "tensorrt": "trtllm",
     "trtllm": "trtllm",
     "llama": None,
+}
+
+_FOLLOW_A_TABLE = ("EAGLE", "EAGLE3", "NEXTN")
+"""NEXTN is EAGLE by another name."""
+_SGLANG_WITHOUT = {
+    "enable_dp_attention": "under DP attention",
+    "enable_multi_layer_eagle": "with a multi-layer EAGLE",
+    "enable_two_batch_overlap": "with two-batch overlap",
+    "enable_pdmux": "with pdmux",
+    "enable_lora": "with LoRA",
 }
 
 
@@ -40,23 +51,31 @@ def native_table(profile: Profile) -> Native:
     short = ENGINES[known]
     if short is None:
         return Native(engine=None, possible=False, why=f"{name} has no table by batch size")
-    refused = _refused(short, settings)
-    if refused is not None:
-        return Native(engine=short, possible=False, why=refused)
+    why = refused(short, settings)
+    if why is not None:
+        return Native(engine=short, possible=False, why=why)
     return Native(engine=short, possible=True, why=f"{short} has one, by hand; not measured here")
 
 
-def _refused(engine: str, settings: dict[str, Scalar]) -> str | None:
-    topk = _first(settings, "speculative_eagle_topk", "topk")
+def refused(engine: str, settings: Mapping[str, Scalar]) -> str | None:
+    """Why an engine with these settings follows no table; None: nothing here says so."""
+    topk = first_of(settings, "speculative_eagle_topk", "topk")
     if engine == "sglang" and topk is not None and topk != 1:
         return f"SGLang follows a table with topk 1 only, and this one drafts with topk {topk}"
-    if engine == "sglang" and settings.get("enable_dp_attention"):
-        return "SGLang follows no table under DP attention"
-    parallel = _first(settings, "data_parallel_size", "dp_size")
+    algorithm = settings.get("speculative_algorithm")
+    if engine == "sglang" and algorithm is not None and algorithm not in _FOLLOW_A_TABLE:
+        return f"SGLang follows a table with EAGLE and EAGLE3 only, and not with {algorithm}"
+    if engine == "sglang":
+        without = (what for flag, what in _SGLANG_WITHOUT.items() if settings.get(flag))
+        what = next(without, None)
+        if what is not None:
+            return f"SGLang follows no table {what}"
+    parallel = first_of(settings, "data_parallel_size", "dp_size")
     if engine == "vllm" and isinstance(parallel, int) and parallel > 1:
         return "vLLM follows no table with data parallelism"
     return None
 
 
-def _first(settings: dict[str, Scalar], *names: str) -> Scalar:
-    return next((settings[name] for name in names if name in settings), None)
+def first_of(settings: Mapping[str, Scalar], *names: str) -> Scalar:
+    """The first of these settings that is there and is not null."""
+    return next((found for name in names if (found := settings.get(name)) is not None), None)

@@ -204,7 +204,7 @@ def _choose(profile: Profile, options: Sequence[Option], native: Native) -> tupl
             "speculative engine's settings are worth a look first"
         )
     if verdict.shape is Shape.ALWAYS:
-        top = profile.levels[-1].concurrency
+        top = profile.compared[-1].concurrency
         return Way.STATIC, (
             "specgate is not needed: speculation pays at every load that was measured. It is if "
             f"you serve more than {top} at once: measure there"

@@ -36,14 +36,15 @@ def headline(curve: Curve) -> str:
         if isinstance(curve, Profile) and curve.open_loop:
             return "Measured at rates of arrivals alone, which tell no crossover."
         return "Nothing was measured."
-    low, high = curve.levels[0].concurrency, curve.levels[-1].concurrency
+    low, high = curve.compared[0].concurrency, curve.compared[-1].concurrency
     arm = f"Speculation as {verdict.arm}" if verdict.arm not in (None, "spec") else "Speculation"
     if verdict.shape is Shape.CROSSES and verdict.crossover is not None:
         said = f"{arm} pays below a load of {number(verdict.crossover)}{_interval(verdict)}."
     elif verdict.shape is Shape.NEVER:
-        said = f"{arm} never pays: at no level from {low} to {high}."
+        said = f"{arm} never pays: {_over('at no level', low, high)}."
     elif verdict.shape is Shape.ALWAYS:
-        said = f"{arm} always pays: at every level from {low} to {high}. Nothing is known above."
+        over = _over("at every level", low, high)
+        said = f"{arm} always pays: {over}. Nothing is known above."
     elif verdict.shape is Shape.INCONCLUSIVE:
         said = f"Inconclusive: more repeats are needed{_at(verdict.undecided)}."
         if verdict.interval is not None:
@@ -55,6 +56,10 @@ def headline(curve: Curve) -> str:
     if verdict.objective is not Objective.THROUGHPUT:
         said += f" Compared by {OBJECTIVES[verdict.objective].removeprefix('1/')}."
     return said
+
+
+def _over(which: str, low: int, high: int) -> str:
+    return f"{which} from {low} to {high}" if low < high else f"at {low}, the one level"
 
 
 def ranges(verdict: Verdict) -> str:

@@ -23,7 +23,7 @@ from specgate.bench.slo import Slo
 from specgate.bench.stage import Bench, paced
 from specgate.bench.sweep import Outcome, run
 from specgate.cli.bench_values import ARM, DURATION, LIMITS, NUMBERS, RATES
-from specgate.cli.bench_words import conclusion, intended, intention
+from specgate.cli.bench_words import broken_off, conclusion, intended, intention
 from specgate.cli.values import ENGINE_URL, KEY, NAME, Finite
 from specgate.core.lanes import Lane
 from specgate.core.profile import Objective
@@ -47,7 +47,8 @@ Examples:
     specgate bench --spec-url ... --plain-url ... --budget 2h --dry-run
 
 Exit status: 0 decided, 1 a file could not be written, 2 wrong usage, 3 inconclusive, 4 void,
-130 interrupted (`--resume` goes on).
+130 interrupted: what was measured is kept, and the commands that go on, or make a profile of it as
+it is, are printed.
 """
 
 
@@ -259,7 +260,8 @@ def bench(
     except BenchFault as fault:
         click.echo(f"Error: {fault}", err=True)
         if isinstance(fault, Unreachable) and asked.out.exists():
-            click.echo(f"What was measured is in {asked.out}: --resume goes on.", err=True)
+            for line in broken_off(asked):
+                click.echo(line, err=True)
         code = fault.exit_code
     sys.exit(code)
 
@@ -273,11 +275,17 @@ def _measured(asked: Bench, runner: asyncio.Runner, *, as_json: bool) -> int:
                 outcome = runner.run(run(asked, teller))
             else:
                 outcome = runner.run(run_rates(asked, asked.rates, teller))
+        return _concluded(asked, outcome, as_json=as_json)
     except KeyboardInterrupt:
-        click.echo(
-            f"\ninterrupted: what was measured is in {asked.out}, --resume goes on", err=True
-        )
+        first, *others = broken_off(asked)
+        click.echo(f"\ninterrupted: {first}", err=True)
+        for line in others:
+            click.echo(line, err=True)
         return INTERRUPTED
+
+
+def _concluded(asked: Bench, outcome: Outcome | RateOutcome, *, as_json: bool) -> int:
+    """The exit code."""
     if outcome.spent:
         click.echo("the budget is spent: --resume with a new --budget goes on", err=True)
     decided = conclusion(asked.out, asked.margin, asked.objective, as_json=as_json)

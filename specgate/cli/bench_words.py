@@ -1,6 +1,8 @@
 """What `specgate bench` prints to stdout: the plan before, the findings after, or as JSON."""
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,10 +13,12 @@ from specgate.bench.plan import Pace, Plan
 from specgate.bench.progress import duration
 from specgate.bench.rate_table import doubts, rate_tables
 from specgate.bench.rates import RateBlock, RatePlan
+from specgate.bench.record import read_cells, read_rate_cells
 from specgate.bench.stage import Bench
 from specgate.bench.table import tables
 from specgate.bench.wording import headline
 from specgate.cli.report import in_a_line
+from specgate.core.crossover import MARGIN
 from specgate.core.profile import Objective, dumps
 
 
@@ -132,6 +136,39 @@ def conclusion(folder: Path, margin: float, objective: Objective, *, as_json: bo
     _say(console, f"Profile: {folder / PROFILE}")
     _say(console, in_a_line(profile, folder))
     return why is None
+
+
+def broken_off(asked: Bench) -> list[str]:
+    """What is kept of a run that broke off, and the commands: to go on, and to do with it as it is.
+    A key is not printed, and the environment takes it as well."""
+    folder, words = str(asked.out), [word for word in asked.argv if word != "--resume"]
+    keyed, plain = _without_key(words)
+    prefix = "OPENAI_API_KEY=... " if keyed else ""
+    cells = len(read_cells(asked.out)) + len(read_rate_cells(asked.out))
+    on = f"{prefix}{shlex.join(['specgate', *plain, '--resume'])}"
+    if not cells:
+        return ["no cell was measured to its end", f"go on:           {on}"]
+    made = ["specgate", "profile", "import", folder, "--out", str(asked.out / PROFILE)]
+    made += ["--margin", f"{asked.margin:g}"] if asked.margin != MARGIN else []
+    made += ["--objective", asked.objective] if asked.objective != Objective.THROUGHPUT else []
+    return [
+        f"{cells} {'cell' if cells == 1 else 'cells'} measured, and kept in {folder}",
+        f"go on:           {on}",
+        f"a profile of it: {shlex.join(made)}",
+    ]
+
+
+def _without_key(words: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether a key was among them, and the others."""
+    kept: list[str] = []
+    skip = found = False
+    for word in words:
+        key = word == "--api-key"
+        if not (skip or key or word.startswith("--api-key=")):
+            kept.append(word)
+        found = found or key or word.startswith("--api-key=")
+        skip = key and not skip
+    return found, kept
 
 
 def _say(console: Console, text: str) -> None:

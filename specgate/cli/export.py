@@ -4,7 +4,8 @@ import json
 
 import click
 
-from specgate.bench.export import TARGETS, ExportError, InconclusiveError, Target, exported
+from specgate.bench.export import TARGETS, ExportError, InconclusiveError, exported
+from specgate.bench.not_held import Target
 from specgate.cli.profile_files import INCONCLUSIVE, PROFILE
 from specgate.core.profile import Profile
 
@@ -39,6 +40,7 @@ def export(
     """Write the engine's own table of draft lengths by batch size.
 
     What its format cannot hold is a comment in the table, or stands on stderr where it takes none.
+    What of this measurement is lost in it, a draft tree for one, stands on stderr in any case.
 
     \b
     Examples:
@@ -55,11 +57,13 @@ def export(
     except ExportError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
-        click.echo(json.dumps({"text": table.text, "notes": list(table.notes)}, indent=2))
+        told = {"text": table.text, "notes": list(table.notes), "lost": list(table.lost)}
+        click.echo(json.dumps(told, indent=2))
         return
     click.echo(table.text, nl=False)
-    for note in table.notes if to == "vllm" else ():
-        click.echo(f"note: {note}", err=True)
+    for note in table.notes if to == "vllm" else table.lost:
+        word = "lost" if note in table.lost else "note"
+        click.echo(f"{word}: {note}", err=True)
 
 
 def _steps(written: str) -> tuple[str, int]:

@@ -1,12 +1,16 @@
 """`specgate profile`: look at measurements, bring in those of other tools, put them together."""
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 import click
 
+from specgate.bench.concluding import concluded
+from specgate.bench.faults import Misused
 from specgate.bench.importing import (
     FORMATS,
     Format,
@@ -25,7 +29,7 @@ from specgate.bench.wording import headline
 from specgate.cli.profile_files import PROFILE, exit_code_of
 from specgate.cli.values import NAME, Finite
 from specgate.core.crossover import MARGIN
-from specgate.core.profile import Fingerprint, Profile, dumps
+from specgate.core.profile import Fingerprint, Objective, Profile, dumps
 
 _MARGIN = click.option(
     "--margin",
@@ -92,6 +96,13 @@ def show(*, profile: Profile, as_json: bool) -> None:
 )
 @_MARGIN
 @click.option(
+    "--objective",
+    type=click.Choice([str(objective) for objective in Objective]),
+    default=str(Objective.THROUGHPUT),
+    show_default=True,
+    help="Of a bench's folder, what its arms are compared by; all else is compared by throughput.",
+)
+@click.option(
     "--model", type=NAME, metavar="NAME", help="The model that was measured, for the record."
 )
 @_OUT
@@ -101,6 +112,7 @@ def import_(
     files: tuple[str, ...],
     kind: Format,
     margin: float,
+    objective: str,
     model: str | None,
     out: TextIO | None,
     as_json: bool,
@@ -109,18 +121,29 @@ def import_(
 
     A table in CSV or Markdown has the columns concurrency, spec and plain, in tok/s. Results of
     `sglang.bench_serving` (JSON Lines) and of `vllm bench serve --save-result` (JSON) are files of
-    one arm each, with --max-concurrency. Rows of one concurrency count as repeats.
+    one arm each, with --max-concurrency. Rows of one concurrency count as repeats. A folder that
+    `specgate bench` has begun to fill is judged as it is: no more is known, and the shape says so.
 
     \b
     Examples:
+      specgate profile import bench --out bench/profile.json
       specgate profile import table.csv --out profile.json
       specgate profile import spec=spec.jsonl plain=plain.jsonl --out profile.json
       specgate profile import spec=s1.json spec=s8.json plain=p1.json plain=p8.json
     """
+    rules = Rules(margin=margin, objective=Objective(objective))
     try:
-        rows = [row for name in files for row in _rows(name, kind)]
-        made = profile_from(rows, rules=Rules(margin=margin), fingerprint=Fingerprint(model=model))
-    except ImportRefusedError as error:
+        folders = [name for name in files if os.path.isdir(name)]
+        if folders:
+            made = _of_a_bench(folders, files, rules)
+            if model is not None:
+                made = replace(made, fingerprint=replace(made.fingerprint, model=model))
+        elif rules.objective is not Objective.THROUGHPUT:
+            raise ImportRefusedError("--objective is for a bench's folder")
+        else:
+            rows = [row for name in files for row in _rows(name, kind)]
+            made = profile_from(rows, rules=rules, fingerprint=Fingerprint(model=model))
+    except (ImportRefusedError, Misused) as error:
         raise click.UsageError(str(error)) from error
     _write(made, out, as_json=as_json)
 
@@ -166,6 +189,22 @@ def print_tables(shown: Profile) -> None:
         console.print()
     for line in doubts(shown):
         console.print(line, markup=False)
+
+
+def _of_a_bench(folders: Sequence[str], files: Sequence[str], rules: Rules) -> Profile:
+    if len(files) > 1:
+        raise ImportRefusedError(f"{folders[0]}: a bench's folder goes alone")
+    try:
+        made = concluded(Path(folders[0]), rules.margin, rules.objective)
+    except Misused:
+        raise
+    except OSError as error:
+        raise ImportRefusedError(f"{error.filename or folders[0]}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ImportRefusedError(f"{folders[0]}: not what a bench writes: {error}") from error
+    if made is None:
+        raise ImportRefusedError(f"{folders[0]}: no bench has measured anything there that counts")
+    return made
 
 
 def _rows(name: str, kind: Format) -> Iterable[Row]:

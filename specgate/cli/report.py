@@ -34,7 +34,8 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # generic since click
         # Not Path.is_dir, which raises for a name that is too long.
         if value not in names() and os.path.isdir(value):
             if not (path / PROFILE_FILE).is_file():
-                return self.fail(f"{value}: there is no {PROFILE_FILE} in it", param, ctx)
+                hint = f"`specgate profile import {value}` makes one of what a bench left"
+                return self.fail(f"{value}: there is no {PROFILE_FILE} in it; {hint}", param, ctx)
             path /= PROFILE_FILE
         found = PROFILE.convert(str(path), param, ctx)
         return found, Path(value) if value in names() else path.parent

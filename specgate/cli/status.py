@@ -18,9 +18,10 @@ from rich.live import Live
 from specgate import __version__
 from specgate.admin.models import Status
 from specgate.cli.status_page import page
+from specgate.cli.values import KEY
 from specgate.settings.addresses import is_host
 
-WRONG, NO_ANSWER = 1, 4
+WRONG, REFUSED, NO_ANSWER = 1, 2, 4
 EVERY_S = 1.0
 TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
 WIDTH = 100
@@ -38,11 +39,14 @@ Examples:
       every second, until ^C
   specgate status --url http://10.0.0.5:8400 --json
       for scripts: the document that GET /_specgate/status gives
+  SPECGATE_ADMIN_TOKEN=... specgate status
+      a gate with SPECGATE_CONTROL_READ=token
 
 Times, tokens a second and errors of the lanes are those of the last half minute.
 
 Exit status: 0 a gate answered, 1 what answers there is no gate, or one of another version, 2 wrong
-usage, 4 nothing answers, 130 interrupted, which is how --watch ends.
+usage, or not the token that the gate asks for, 4 nothing answers, 130 interrupted, which is how
+--watch ends.
 """
 
 
@@ -63,7 +67,9 @@ class UrlParam(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         if not _is_address(value):
             self.fail("must be a gate's address, such as http://127.0.0.1:8400", param, ctx)
         if "@" in value:
-            self.fail("must not hold a user name or password: reading needs none", param, ctx)
+            self.fail(
+                "must not hold a user name or password: a token is given with --token", param, ctx
+            )
         return value.rstrip("/")
 
 
@@ -88,18 +94,25 @@ def _is_address(text: str) -> bool:
     show_default=True,
     help="Where the gate listens.",
 )
+@click.option(
+    "--token",
+    type=KEY,
+    metavar="TOKEN",
+    envvar="SPECGATE_ADMIN_TOKEN",
+    help="The gate's admin token, sent where the gate asks for it. Also SPECGATE_ADMIN_TOKEN.",
+)
 @click.option("--watch", is_flag=True, help="Again every second, until ^C.")
 @click.option(
     "--json", "wants_json", is_flag=True, help="The status document; with --watch one a line."
 )
-def status(*, url: str, watch: bool, wants_json: bool) -> None:
+def status(*, url: str, token: str | None, watch: bool, wants_json: bool) -> None:
     """Show a running gate: the lane that serves and why, and how far it is from switching.
 
     The load against the band; each lane's health, requests in flight, tokens a second, TTFT and
     TPOT; accept length against break-even; what the gate has gained; the last switches.
     """
     with httpx2.Client(trust_env=False, timeout=TIMEOUT) as http:
-        gate = Gate(http, url)
+        gate = Gate(http, url, token)
         if wants_json:
             _documents(gate, watch=watch)
         elif watch:
@@ -109,18 +122,34 @@ def status(*, url: str, watch: bool, wants_json: bool) -> None:
             console.print(page(gate.status(), url, console.width))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gate:
-    """A gate's address, asked."""
+    """A gate's address, asked. token: what it is sent once it has asked for it, and not before."""
 
     http: httpx2.Client
     url: str
+    token: str | None = None
+    _asks: bool = False
 
     def document(self) -> Any:
         """What it says, decoded. Raises NoStatus."""
+        status, found = self._answer()
+        if status == 401 and self.token is not None and not self._asks:
+            self._asks = True
+            status, found = self._answer()
+        if status == 401:
+            told = "takes another admin token" if self._asks else "asks for its admin token"
+            raise NoStatus(f"{self.url}: {told}: give --token or SPECGATE_ADMIN_TOKEN", REFUSED)
+        if status != 200 or not isinstance(found, dict) or "in_flight" not in found:
+            raise NoStatus(f"{self.url}: no specgate ({PATH} answered {status})", WRONG)
+        return found
+
+    def _answer(self) -> tuple[int, Any]:
+        """Its status, and its JSON if it is any."""
+        headers = {"authorization": f"Bearer {self.token}"} if self._asks else {}
         body = bytearray()
         try:
-            with self.http.stream("GET", self.url + PATH) as reply:
+            with self.http.stream("GET", self.url + PATH, headers=headers) as reply:
                 for piece in reply.iter_bytes():
                     body += piece
                     if len(body) > ANSWER_LIMIT:
@@ -130,13 +159,9 @@ class Gate:
                 f"no gate answers at {self.url} ({_why(error)}); --url names another", NO_ANSWER
             ) from None
         try:
-            found = json.loads(body)
+            return reply.status_code, json.loads(body)
         except (ValueError, RecursionError):
-            found = None
-        if reply.status_code != 200 or not isinstance(found, dict) or "in_flight" not in found:
-            answered = f"{PATH} answered {reply.status_code}"
-            raise NoStatus(f"{self.url}: no specgate ({answered})", WRONG)
-        return found
+            return reply.status_code, None
 
     def status(self) -> Status:
         """The same, read. Raises NoStatus."""

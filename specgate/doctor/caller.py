@@ -42,6 +42,13 @@ class Answer:
         return self.body.decode("utf-8", "replace")
 
 
+def _is_gate(answer: Answer) -> bool:
+    """By its status, or by the token that it asks readers for."""
+    if answer.status == 401:
+        return "SPECGATE_ADMIN_TOKEN" in answer.text
+    return answer.status == 200 and "threshold" in mapped(answer.json)
+
+
 class Caller:
     """`deadline`: monotonic seconds, after which nothing is waited for."""
 
@@ -66,7 +73,7 @@ class Caller:
             asked = "refuses this key" if self.headers else "asks for a key: give --api-key"
             raise NeedsKey(f"{self.url}: {asked} ({MODELS_PATH} answered {answer.status})")
         ours = await self.get(_OURS, bare=True)
-        if ours.status == 200 and "threshold" in mapped(ours.json):
+        if _is_gate(ours):
             raise NoEngine(
                 f"{self.url}: a specgate, and no engine: give the addresses of its lanes"
             )
