@@ -16,7 +16,8 @@ from specgate.admin.metrics_port import listening, log_where
 from specgate.admin.warming import warm
 from specgate.proxy.drain import Connection, Drain
 from specgate.service import Service, uvicorn_config
-from specgate.settings import SettingsError, kind_of
+from specgate.settings import SettingsError, env_name, kind_of
+from specgate.settings.addresses import cannot_listen
 from specgate.upstream.descriptors import raise_limit
 from specgate.upstream.tcp import keep_alive
 
@@ -34,7 +35,13 @@ class GateServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await warm(self._service.app, self._service.settings.read_token)
-        await super().startup(sockets=sockets)
+        try:
+            await super().startup(sockets=sockets)
+        except SystemExit as ended:
+            # uvicorn's own word on it names no setting: `telemetry.logs` leaves it out.
+            if isinstance(ended.__context__, OSError):
+                _log_not_listening(self._why_not(ended.__context__))
+            raise
         for bound in (bound for server in self.servers for bound in server.sockets):
             # Connections inherit it; the few that came before it go without.
             keep_alive(bound)
@@ -53,9 +60,19 @@ class GateServer(uvicorn.Server):
             ):
                 await self.serve()
         except SettingsError as error:
-            structlog.stdlib.get_logger("specgate").error("not_listening", message=str(error))
+            _log_not_listening(str(error))
             return False
         return self.started
+
+    def _why_not(self, error: OSError) -> str:
+        settings = self._service.settings
+        return cannot_listen(
+            error,
+            host=settings.host,
+            port=settings.port,
+            host_setting=env_name("host"),
+            port_setting=env_name("port"),
+        )
 
     async def _stop(self, settle_s: float) -> None:
         settings = self._service.settings
@@ -104,6 +121,10 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 4, 2)
+
+
+def _log_not_listening(message: str) -> None:
+    structlog.stdlib.get_logger("specgate").error("not_listening", message=message)
 
 
 def _url(bound: socket.socket, *, tls: bool) -> str:

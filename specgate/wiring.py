@@ -139,6 +139,7 @@ def build(
         own_port = metrics_port(
             settings.metrics_host or settings.host,
             settings.metrics_port,
+            "metrics_host" if settings.metrics_host else "host",
             gate=gate,
             scrape=metrics.scrape,
             forwarder=forwarder,

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Mount, Route
 
 from specgate.admin.auth import BEARER, Asked, Refused, guarded, reading_router
+from specgate.admin.changes import of_mode, of_threshold
 from specgate.admin.curves import curves_route
 from specgate.admin.lanes import lane_routes
 from specgate.admin.models import (
@@ -201,15 +202,19 @@ def _changing(
     @router.put("/threshold", summary="Set the threshold until the next reload or restart")
     async def set_threshold(change: ThresholdChange) -> Status:
         # A threshold that is set by hand wins over what a profile says of the lanes.
-        policy = replace(gate.view().policy, threshold=change.threshold, curves=None, contexts=None)
+        before = gate.view().policy
+        policy = replace(before, threshold=change.threshold, curves=None, contexts=None)
         gate.set_policy(policy)
-        observe(SettingsChanged(names=("threshold",), source="control"))
+        told = of_threshold(before, policy)
+        observe(SettingsChanged(names=("threshold",), source="control", changes=told))
         return seen.status()
 
     @router.put("/mode", summary="Force a side, or give the decision back to the policy")
     async def set_mode(change: ModeChange) -> Status:
+        before = gate.view().mode
         gate.set_mode(change.mode)
-        observe(SettingsChanged(names=("mode",), source="control"))
+        told = of_mode(before, change.mode)
+        observe(SettingsChanged(names=("mode",), source="control", changes=told))
         return seen.status()
 
     @router.post("/reload", summary="Read file and environment again")

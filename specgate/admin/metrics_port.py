@@ -24,6 +24,7 @@ from specgate.proxy.keys import Keyring
 from specgate.proxy.limits import Limits
 from specgate.proxy.protocol import GateProtocol
 from specgate.settings import SettingsError, env_name
+from specgate.settings.addresses import cannot_listen
 
 LAST_WORDS_S = 1.0
 """How long an answer may take to end when the gate stops."""
@@ -31,10 +32,11 @@ LAST_WORDS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MetricsPort:
-    """Where it listens, and what is served there."""
+    """Where it listens, and what is served there. host_setting: the setting that names the host."""
 
     host: str
     port: int
+    host_setting: str
     app: FastAPI
     carrier: "NoEngines"
     limits: Limits
@@ -64,7 +66,14 @@ class _Open:
 
 
 def metrics_port(
-    host: str, port: int, *, gate: Gate, scrape: Scrape, forwarder: Forwarder, limits: Limits
+    host: str,
+    port: int,
+    host_setting: str,
+    *,
+    gate: Gate,
+    scrape: Scrape,
+    forwarder: Forwarder,
+    limits: Limits,
 ) -> MetricsPort:
     """`port` 0: any free one."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -72,7 +81,7 @@ def metrics_port(
     app.include_router(metrics_route(scrape))
     carrier = NoEngines(forwarder)
     app.mount("/", ProxyApp(carrier, Keyring()))
-    return MetricsPort(host, port, app, carrier, limits)
+    return MetricsPort(host, port, host_setting, app, carrier, limits)
 
 
 @asynccontextmanager
@@ -99,7 +108,13 @@ async def listening(served: MetricsPort | None, tell: Callable[[str], None]) -> 
     try:
         server = await loop.create_server(make, served.host, served.port)
     except OSError as error:
-        what = f"{env_name('metrics_port')}={served.port}: {error.strerror or error}"
+        what = cannot_listen(
+            error,
+            host=served.host,
+            port=served.port,
+            host_setting=env_name(served.host_setting),
+            port_setting=env_name("metrics_port"),
+        )
         raise SettingsError([what]) from error
     host, port = server.sockets[0].getsockname()[:2]
     tell(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")

@@ -36,7 +36,10 @@ class Switch(BaseModel):
     side: Lane = Field(description="The side since.")
     reason: Reason
     why: str = Field(description="The reason in words.")
-    count: int = Field(description="In flight at that moment, engines' others included.")
+    count: int = Field(
+        description="In flight at that moment, engines' others included, and the request that "
+        "arrived, if one did."
+    )
     load: float = Field(description="What the policy compared: the same, smoothed.")
     low: float | None = Field(description="Lower end of the band about the nearest edge.")
     high: float | None = Field(description="Its upper end; null: there was no edge.")

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from specgate.admin.changes import of_settings, of_threshold
 from specgate.control.admission_queue import AdmissionQueue
 from specgate.control.gate import Gate
 from specgate.core.config import Placement
@@ -82,7 +83,10 @@ class Reloader:
         # What waits for a restart keeps its old value here too, or the next reload would not
         # name it again.
         kept = {name: getattr(now, name) for name in changed}
-        policy = now.policy
+        before, policy = self._gate.view().policy, now.policy
+        told = of_threshold(before, policy)
+        if told:
+            changed.add("threshold")  # which may have been set by hand
         measured = policy.curves, policy.contexts, policy.fingerprint
         self._settings = was.with_profile(kept, *measured).with_file_keys(now.file_keys)
         self._gate.set_origin(Origin.of(Lane.SPEC, now.spec_url, now.authorization(Lane.SPEC)))
@@ -95,5 +99,8 @@ class Reloader:
             needs_restart=tuple(sorted(differ - changed)),
             warnings=loaded.warnings,
         )
-        self._observe(SettingsChanged(names=outcome.changed, source=source))
+        told += of_settings(changed, was, now)
+        self._observe(
+            SettingsChanged(names=outcome.changed, source=source, changes=tuple(sorted(told)))
+        )
         return outcome

@@ -60,6 +60,7 @@ def exported(
     """`steps`: draft steps by arm, where the profile does not say. `context`: of a profile with
     several prompt lengths, which; without one its most cautious curve. Raises ExportError."""
     given = steps or {}
+    _known(profile, given)
     profile, taken, one_of_several = _with(profile, context), *_which(profile, context)
     found = ranges(profile, given)
     levels = _served(profile)
@@ -80,7 +81,7 @@ def exported(
         notes.append("speculation pays nowhere here: serving without it says the same, at no cost")
     # The headline says of a single run that it is one.
     alarms = [alarm for alarm in profile.alarms if not alarm.startswith(SINGLE_RUN)]
-    notes += [f"doubtful as measured: {alarm}" for alarm in alarms]
+    notes += [f"alarm: {alarm}" for alarm in alarms]
     text, more = _WRITERS[to](found, top, most or _most(profile, given))
     comment = [*notes, *(line for line in lost if line not in notes), *more]
     if to == "vllm":
@@ -91,6 +92,22 @@ def exported(
     else:
         text = "".join(f"# {line}\n" for line in comment) + text
     return Exported(text=text, notes=tuple(comment), lost=tuple(lost))
+
+
+def _known(profile: Profile, given: Mapping[str, int]) -> None:
+    """Raises ExportError for steps of what is no arm of the profile, and for less than one."""
+    arms = {
+        name for curve in (profile, *profile.also) for level in curve.levels for name in level.arms
+    } - {PLAIN}
+    for name, steps in given.items():
+        if name == PLAIN:
+            raise ExportError(f"--steps {name}={steps}: the plain arm drafts nothing")
+        if name not in arms:
+            raise ExportError(f"no arm {name}; it has: {', '.join(sorted(arms)) or 'none'}")
+        if steps < 1:
+            raise ExportError(
+                f"--steps {name}={steps}: it was measured while it drafted: give 1 or more"
+            )
 
 
 def _lost(

@@ -41,7 +41,7 @@ def doubts(profile: Profile) -> Iterator[str]:
             for name, arm in rate.arms.items():
                 if arm.saturated is not None:
                     yield f"{name} cannot carry {rate.rate:g}/s: {arm.saturated}"
-        yield from (f"doubtful: {alarm}" for alarm in loop.alarms)
+        yield from (f"alarm: {alarm}" for alarm in loop.alarms)
 
 
 def _cells(arm: ArmRate, *, has_slo: bool) -> tuple[str | Text, ...]:

@@ -74,7 +74,10 @@ class Stage:
 async def staged(bench: Bench, teller: Teller) -> AsyncIterator[Stage]:
     """Open the folder and the arms. Nothing is written before every arm has shown that it works."""
     found = prompts.load(bench.prompts)
-    _not_again(bench)
+    again = _not_again(bench)
+    if bench.resume and not again:
+        arms = " or ".join(arm.name for arm in bench.arms)
+        teller.warns(f"{bench.out} holds no cell of {arms}: nothing to resume, begun anew")
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(_client())
         callers, seen = await _look(bench, http, stack)
@@ -153,8 +156,8 @@ async def _try(
     return pace
 
 
-def _not_again(bench: Bench) -> None:
-    """Raises Misused where an arm has cells already and going on was not asked for."""
+def _not_again(bench: Bench) -> list[str]:
+    """The arms that have cells already. Raises Misused if going on with them was not asked for."""
     cells: Sequence[Cell | RateCell] = (
         read_cells(bench.out) if bench.rates is None else read_rate_cells(bench.out)
     )
@@ -165,6 +168,7 @@ def _not_again(bench: Bench) -> None:
             f"{bench.out} already holds cells of {', '.join(again)}: go on with --resume, or "
             "measure into another --out"
         )
+    return again
 
 
 def _client() -> httpx2.AsyncClient:

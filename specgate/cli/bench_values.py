@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 class Numbers(click.ParamType[tuple[int, ...]]):
     """1,2,5: whole numbers above 0."""
 
-    name = "1,2,5"
+    name = "N,..."
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
         if isinstance(value, tuple):

@@ -127,7 +127,7 @@ def conclusion(folder: Path, margin: float, objective: Objective, *, as_json: bo
     for curve in (profile, *profile.also):
         _say(console, headline(curve))
         for alarm in curve.alarms:
-            _say(console, f"  doubtful: {alarm}")
+            _say(console, f"  alarm: {alarm}")
     for line in doubts(profile):
         _say(console, f"  {line}")
     why = undecided(profile)

@@ -68,6 +68,6 @@ def export(
 
 def _steps(written: str) -> tuple[str, int]:
     arm, _, steps = written.rpartition("=")
-    if not arm or not steps.isdecimal():
+    if not arm or not steps.removeprefix("-").isdecimal():
         raise click.UsageError(f"--steps {written}: an arm and a whole number, as in spec=3")
     return arm, int(steps)

@@ -6,7 +6,9 @@
 import errno
 import importlib
 import importlib.util
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
@@ -73,6 +75,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            # What is left takes no time, and one more ^C while Python ends would be a traceback.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
             # Click would say "Aborted!" and exit with 1, which means failed.
             ctx.exit(130)
         except ValueError as error:

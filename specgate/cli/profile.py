@@ -132,6 +132,8 @@ def import_(
       specgate profile import spec=s1.json spec=s8.json plain=p1.json plain=p8.json
     """
     rules = Rules(margin=margin, objective=Objective(objective))
+    if "" in files:
+        raise click.UsageError("an empty name: give a file or a bench's folder")
     try:
         folders = [name for name in files if os.path.isdir(name)]
         if folders:

@@ -22,6 +22,8 @@ class ProfileParam(click.ParamType):  # type: ignore[type-arg]  # generic since 
     ) -> Profile:
         if isinstance(value, Profile):
             return value
+        if not value:
+            return self.fail("an empty name: give a profile's name or a file", param, ctx)
         # Here, as they bring the simulator along.
         from specgate.bench.shipped import names, shipped
 

@@ -36,6 +36,8 @@ class TrafficParam(click.ParamType):  # type: ignore[type-arg]  # generic since 
             return Traffic(value, None)
         if value in TRACES:
             return Traffic(value, trace(value))
+        if not value:
+            self.fail("an empty name: give a trace's name, a pattern's or a file", param, ctx)
         path = Path(value)
         try:
             return Traffic(path.name, read_trace(path))

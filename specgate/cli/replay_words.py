@@ -14,6 +14,7 @@ from specgate.replay.record import Replay
 from specgate.replay.shipped import TRACES
 from specgate.replay.traffic import PATTERNS
 from specgate.replay.wording import notes, sentence, sweep_title, title
+from specgate.settings.extras import how_to_install
 
 
 def _names(heading: str, said: Mapping[str, str]) -> str:
@@ -99,6 +100,6 @@ def draw(made: Plan, one: Replay, folder: Path) -> str:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        return "No picture: it needs pip install 'specgate[bench]'"
+        return f"No picture: it needs {how_to_install('bench')}"
     except OSError as error:
         raise click.ClickException(f"{error.filename or folder}: {error.strerror}") from error

@@ -10,6 +10,7 @@ from specgate.bench.concluding import PROFILE as PROFILE_FILE
 from specgate.cli.completion import Completions
 from specgate.cli.profile_files import PROFILE
 from specgate.core.profile import Profile
+from specgate.settings.extras import how_to_install
 
 _EXTRA = ("jinja2", "matplotlib")
 
@@ -29,6 +30,8 @@ class _Source(click.ParamType):  # type: ignore[type-arg]  # generic since click
         # Here, as they bring the simulator along.
         from specgate.bench.shipped import names
 
+        if not value:
+            return self.fail("an empty name: give a profile's name, a file or a folder", param, ctx)
         path = Path(value)
         # A name is a name also where its report stands in a folder of that name.
         # Not Path.is_dir, which raises for a name that is too long.
@@ -61,7 +64,7 @@ def report(*, source: tuple[Profile, Path], out: Path | None, as_json: bool) -> 
     """Draw a profile: one HTML page that needs nothing else, and its figures as SVG files.
 
     `specgate bench` does so at its end. It writes report.html and figures/*.svg, and needs the
-    extra `bench`: pip install 'specgate[bench]'.
+    extra `bench`: pip install 'specgate[bench]', or from a clone pip install '.[bench]'.
 
     \b
     Examples:
@@ -94,6 +97,6 @@ def written(profile: Profile, folder: Path) -> Path:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
-        raise NoReportError("the report needs pip install 'specgate[bench]'") from error
+        raise NoReportError(f"the report needs {how_to_install('bench')}") from error
     except OSError as error:
         raise NoReportError(f"{error.filename or folder}: {error.strerror}") from error

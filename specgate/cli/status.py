@@ -1,11 +1,14 @@
 """`specgate status`: a running gate on one page of a terminal."""
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +27,8 @@ from specgate.settings.addresses import is_host
 WRONG, REFUSED, NO_ANSWER = 1, 2, 4
 EVERY_S = 1.0
 TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
-WIDTH = 100
-"""Of a page that no terminal shows."""
+WIDTH = 10_000
+"""Of a page that no terminal shows: no line of it is wrapped."""
 
 PATH = "/_specgate/status"
 ANSWER_LIMIT = 1 << 20
@@ -111,7 +114,7 @@ def status(*, url: str, token: str | None, watch: bool, wants_json: bool) -> Non
     The load against the band; each lane's health, requests in flight, tokens a second, TTFT and
     TPOT; accept length against break-even; what the gate has gained; the last switches.
     """
-    with httpx2.Client(trust_env=False, timeout=TIMEOUT) as http:
+    with _interrupted_once(), httpx2.Client(trust_env=False, timeout=TIMEOUT) as http:
         gate = Gate(http, url, token)
         if wants_json:
             _documents(gate, watch=watch)
@@ -119,7 +122,7 @@ def status(*, url: str, token: str | None, watch: bool, wants_json: bool) -> Non
             _watch(gate, _console())
         else:
             console = _console()
-            console.print(page(gate.status(), url, console.width))
+            _print(console, page(gate.status(), url, console.width))
 
 
 @dataclass(slots=True)
@@ -191,7 +194,8 @@ def _watch(gate: Gate, console: Console) -> None:
     pages = _pages(gate, console)
     if not console.is_terminal:
         for shown in pages:
-            console.print(shown, "")
+            _print(console, shown)
+            click.echo()
         return
     first = next(pages)
     # Started with nothing to draw: what interrupts its first drawing leaves the screen as it is.
@@ -213,6 +217,36 @@ def _pages(gate: Gate, console: Console) -> Iterator[RenderableType]:
         except NoStatus as error:
             ago = time.monotonic() - seen_at
             trouble = f"{error.format_message()}; what follows is from {ago:.0f} s ago"
+
+
+@contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """The first ^C interrupts. One more, which people press and `timeout` sends, does nothing: it
+    would break into what ends the command, and be a traceback."""
+    told = False
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if not told:
+            signal.signal(signal.SIGINT, before)
+
+
+def _print(console: Console, shown: RenderableType) -> None:
+    """Without the spaces that fill a table's lines, where no terminal shows it."""
+    if console.is_terminal:
+        console.print(shown)
+        return
+    with console.capture() as kept:
+        console.print(shown)
+    click.echo("\n".join(line.rstrip() for line in kept.get().splitlines()))
 
 
 def _console() -> Console:

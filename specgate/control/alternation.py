@@ -68,6 +68,8 @@ class Alternator:
         self._retry = Backoff(*retry_s)
         self._neither = Backoff(*neither_s)
         self._awake: Lane | None = None
+        self._served: Lane | None = None
+        """The lane that served last; None: none did yet."""
         self._since = self._closed_at = self._spare_at = clock()
         self._spare = False
         """The lane that is to sleep does not."""
@@ -127,7 +129,9 @@ class Alternator:
                 await self._serve_on(self._awake)
             elif self._neither.left_s(self._clock()) == 0.0:
                 wanted = self._gate.wanted
-                await self._raise_first((wanted, wanted.other), before=None)
+                await self._raise_first((wanted, wanted.other))
+                if self._awake is wanted:
+                    self._worked()
         finally:
             self._steps.current = None
             self._open()
@@ -202,11 +206,9 @@ class Alternator:
             self._tell(failed, old)
             if await self._steps.is_awake(old):
                 order = (old, new)
-        await self._raise_first(order, before=old)
+        await self._raise_first(order)
         if self._awake is new:
-            self._alternations += 1
-            self._failed = None
-            self._retry.clear()
+            self._worked()
         else:
             pause.failed(self._clock())
 
@@ -214,21 +216,30 @@ class Alternator:
         """Whether a lane may stay awake: nothing was done to it yet."""
         return self._gate.stopping or (not leave and self._gate.wanted is lane)
 
-    async def _raise_first(self, order: tuple[Lane, Lane], before: Lane | None) -> None:
-        """Make the first lane serve that can be made to. before: the one that did."""
+    async def _raise_first(self, order: tuple[Lane, Lane]) -> None:
+        """Make the first lane serve that can be made to."""
+        before = self._served
         for lane in order:
             # Of one that an operator drains the engine may be about to stop.
             if not self._gate.lanes[lane].draining and await self._steps.raised(lane):
                 self._serves(lane)
                 took_s = self._clock() - self._closed_at
+                if before is lane.other:
+                    self._alternations += 1
                 self._observe(Alternated(lane=lane, took_s=took_s, back=lane is before))
                 return
         self._hopeless = True
         self._neither.failed(self._clock())
 
+    def _worked(self) -> None:
+        """The lane serves that is to: what failed before is over."""
+        self._failed = None
+        self._retry.clear()
+
     def _serves(self, lane: Lane) -> None:
         """It answered as it should: it is the one that serves."""
-        self._awake, self._since = lane, self._clock()
+        self._awake = self._served = lane
+        self._since = self._clock()
         self._doubted = self._hopeless = False
         self._neither.clear()
         self._gate.wake(lane)

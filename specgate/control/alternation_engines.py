@@ -46,7 +46,7 @@ ASK_S = 5.0
 CONNECT_S = 2.0
 """A kernel takes a connection at once, however busy its engine is."""
 
-READ_MOST = 4 * 1024 * 1024
+READ_MOST = 1024 * 1024
 
 
 class Engines:

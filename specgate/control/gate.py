@@ -11,7 +11,7 @@ from specgate.core.accept import Counted
 from specgate.core.config import Placement, PolicyConfig
 from specgate.core.demand import Mark
 from specgate.core.errors import ConnectFailed
-from specgate.core.events import Switched
+from specgate.core.events import DrainChanged, Switched
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
 from specgate.core.policy import Decision, Mode, Reason
@@ -51,7 +51,7 @@ class Gate(GateState):
         if avoid is None:
             self._rules.arrived += sequences
         decision = self._decision(arriving=sequences, now=now)
-        self._settle(decision, now)
+        self._settle(decision, now, sequences)
         if asked is not None:
             effects = EFFECTS[self._roster.engine(Lane.SPEC)]
             forced = self._mode is not Mode.AUTO or self._policy.shadow is not None
@@ -74,6 +74,14 @@ class Gate(GateState):
         weighing = self._reckoning.weighing
         mark = None if weighing is None else weighing.arrived(decision.lane, sequences, now)
         return self._admitted(decision, entry, mark)
+
+    def admit_to_all(self) -> list[Admission]:
+        """Each lane that is awake, for a call that goes to them all and is no load; one where both
+        are the same engine."""
+        return [
+            self._admitted(Decision(origin.lane, Reason.BOTH, self._side, self._reason), None)
+            for origin in self.origins()
+        ]
 
     def leave(self, admission: Admission) -> None:
         """Take a request out of all accounts; once, whatever is called how often."""
@@ -180,7 +188,10 @@ class Gate(GateState):
 
     def drain(self, lane: Lane) -> None:
         """No new requests for a lane from now on. Raises LastLaneError if the other one drains."""
+        before = self._roster.draining
         self._roster.drain(lane)
+        if before is not lane:
+            self._tell_of_drain(lane)
         self.tick()
         self._look_at_turns()
 
@@ -188,6 +199,7 @@ class Gate(GateState):
         """New requests for a lane again; nothing, if it does not drain."""
         if self._roster.draining is lane:
             self._roster.drain(None)
+            self._tell_of_drain(lane)
             self.tick()
             self._look_at_turns()
 
@@ -238,6 +250,10 @@ class Gate(GateState):
                 self._reckoning.forget_accept_length()
             self._look_at_turns()
 
+    def _tell_of_drain(self, lane: Lane) -> None:
+        draining, in_hand = lane is self._roster.draining, self._roster.carried[lane]
+        self._observe(DrainChanged(lane=lane, draining=draining, in_hand=in_hand))
+
     def _look_at_turns(self) -> None:
         if self.turns is not None:
             self.turns.look()
@@ -256,8 +272,9 @@ class Gate(GateState):
         if total != load.count:
             load.observe(total, now)
 
-    def _settle(self, decision: Decision, now: float) -> None:
-        """Remember why, and switch if the side moved."""
+    def _settle(self, decision: Decision, now: float, arriving: int = 0) -> None:
+        """Remember why, and switch if the side moved. arriving: sequences of the request that the
+        decision is for, not in the ledger yet."""
         self._reason = decision.side_reason
         if decision.side is self._side:
             return
@@ -269,12 +286,14 @@ class Gate(GateState):
         self.left_at = now if moved else None
         if self._reckoning.weighing is not None:
             self._reckoning.weighing.switched(now)
+        count = self._load.count + arriving
         self._observe(
             Switched(
                 side=decision.side,
                 reason=decision.side_reason,
-                load=self._load.read(now),
-                count=self._load.count,
+                # Without smoothing the load that is compared is the count.
+                load=self._load.read(now) if self._policy.smoothing_s > 0.0 else float(count),
+                count=count,
                 threshold=self._policy.threshold,
             )
         )

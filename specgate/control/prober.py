@@ -4,6 +4,9 @@ A status is a definite answer: 5xx means not ready, all else means that a server
 the clients may bring their own keys). No answer in time is slowness and no verdict. SGLang's
 /health is never asked: it generates a token, takes a second when idle, and fails when the engine is
 busy.
+
+Asked is /ready; where there is none, /v1/models, and, of a server that names no engine, whether it
+is a balancer that tells at /readiness if it has an engine left.
 """
 
 import asyncio
@@ -18,7 +21,14 @@ from specgate.control.lane_client import lane_client
 from specgate.core.events import Observer, Probed
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
-from specgate.engines.base import MODELS_PATH, READY_PATH, Engine, engine_of
+from specgate.engines.base import (
+    MODELS_PATH,
+    READINESS_PATH,
+    READY_PATH,
+    Engine,
+    engine_of,
+    tells_readiness,
+)
 from specgate.upstream.base import Origin
 
 PROBE_TIMEOUT_S = 5.0
@@ -50,8 +60,8 @@ class Prober:
         self._client = client
         self._observe = observe
         self._clock = clock
-        # Which origin answered 404 at /ready: not SGLang, so ask for its models instead.
-        self._without_ready: dict[Lane, Origin] = {}
+        # Which path an origin without /ready is asked at, None: that is to be found out.
+        self._path: dict[Lane, tuple[Origin, str | None]] = {}
         self._named: dict[Lane, Origin] = {}
 
     async def probe(self, lane: Lane) -> None:
@@ -75,18 +85,55 @@ class Prober:
         self._gate.saw(origin, sign, why)
 
     async def _ask(self, origin: Origin) -> tuple[Sign, str]:
-        if self._without_ready.get(origin.lane) != origin:
+        known, path = self._path.get(origin.lane, (origin, READY_PATH))
+        if known != origin:
+            path = READY_PATH
+        if path == READY_PATH:
             status = (await self._get(origin, READY_PATH)).status_code
             if status != 404:
-                sign, why = _verdict(status, READY_PATH)
-                if sign is Sign.READY and self._named.get(origin.lane) != origin:
-                    # A lane that is ready stays so, whatever comes of asking for its name.
-                    with contextlib.suppress(httpx2.HTTPError, TimeoutError):
-                        _, named = await self._name(origin)
-                        why = named if named.endswith(WRONG_KEY) else why
-                return sign, why
-            self._without_ready[origin.lane] = origin
-        return await self._name(origin)
+                return await self._named_too(origin, status)
+            path = None
+        elif path == READINESS_PATH:
+            response = await self._get(origin, READINESS_PATH)
+            if tells_readiness(response.status_code, response.content):
+                return _verdict(response.status_code, READINESS_PATH)
+            path = None
+        found = await self._name(origin)
+        if path is None:
+            path, found = await self._readiness(origin, found)
+            self._path[origin.lane] = origin, path
+        return found
+
+    async def _readiness(
+        self, origin: Origin, models: tuple[Sign, str]
+    ) -> tuple[str | None, tuple[Sign, str]]:
+        """Of what is not SGLang: at which path it is to be asked from now on, None if that is not
+        known yet, and the verdict. models: that of its models."""
+        sign, why = models
+        if sign is Sign.NOT_READY:
+            return None, models
+        if self._gate.engine(origin.lane) is not Engine.UNKNOWN:
+            return MODELS_PATH, models
+        try:
+            response = await self._get(origin, READINESS_PATH)
+        except (httpx2.HTTPError, TimeoutError):
+            return None, models
+        status = response.status_code
+        if not tells_readiness(status, response.content):
+            return (MODELS_PATH if status < 500 else None), models
+        found = _verdict(status, READINESS_PATH)
+        keep = found[0] is Sign.READY and why.endswith(WRONG_KEY)
+        return READINESS_PATH, models if keep else found
+
+    async def _named_too(self, origin: Origin, status: int) -> tuple[Sign, str]:
+        """The verdict of a status at /ready; if it is ready, its engine is named, once."""
+        sign, why = _verdict(status, READY_PATH)
+        if sign is Sign.READY and self._named.get(origin.lane) != origin:
+            # A lane that is ready stays so, whatever comes of asking for its name.
+            with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+                _, named = await self._name(origin)
+                why = named if named.endswith(WRONG_KEY) else why
+        return sign, why
 
     async def _name(self, origin: Origin) -> tuple[Sign, str]:
         """Ask for the models, which name the engine."""

@@ -24,8 +24,8 @@ from specgate.engines.replicas import METRICS_PATH, is_read, told_of_all
 from specgate.upstream.base import Origin
 
 SCRAPE_TIMEOUT_S = 5.0
-PAGE_LIMIT = 4 * 1024 * 1024
-"""Bytes of a /metrics page; SGLang's is below 200 KiB."""
+PAGE_LIMIT = 1024 * 1024
+"""Bytes of a /metrics page; SGLang's is below 200 KiB. It is read in the event loop."""
 
 PAGES_LIMIT = 64 * 1024 * 1024
 """Bytes of the page of several engines, some hundreds of them: it is read line by line."""

@@ -98,6 +98,21 @@ class Curves:
     def __post_init__(self) -> None:
         object.__setattr__(self, "paying", self._paying())
 
+    @property
+    def top(self) -> float:
+        """The most tokens a second that either lane gave."""
+        return max(self.spec.top, self.plain.top)
+
+    @property
+    def carries_more(self) -> Lane:
+        """The lane with the higher top; plain if they are alike."""
+        return Lane.SPEC if self.spec.top > self.plain.top else Lane.PLAIN
+
+    @property
+    def best_idle(self) -> Lane:
+        """The lane that serves a single sequence best."""
+        return Lane.SPEC if self.first_edge > 0.0 else Lane.PLAIN
+
     def of(self, lane: Lane) -> Curve:
         return self.spec if lane is Lane.SPEC else self.plain
 
@@ -125,16 +140,26 @@ class Curves:
         """Up to which load speculation pays from the first sequence on; 0 where it does not."""
         return self.paying[0][1] if self.paying and self.paying[0][0] <= 0.0 else 0.0
 
-    def edge_below(self, load: float) -> float:
-        """The upper end of the paying interval that lies below a load; infinity for none, and where
-        speculation pays at the load itself. A gap of less than a doubling ends no interval."""
-        edge = math.inf
-        for (_, high), (low, _) in pairwise((*self.paying, (math.inf, math.inf))):
-            if high <= load and low > 2.0 * high:
-                edge = high
-            if low <= load:
-                edge = math.inf
-        return edge
+    def burst(self, load: float, times: float, costly: float) -> float:
+        """From which count on a load is a burst, as seen from `load`; infinity for none.
+
+        It lies at `times` the end of the paying interval that holds the load or lies below it, or
+        above, where speculation gives no more than `costly` of what plain does. A gap of less than
+        a doubling ends no interval."""
+        edge, begun = math.inf, False
+        for low, high in self.paying:
+            if low <= load or (begun and low <= 2.0 * edge):
+                edge, begun = high, True
+        if edge == math.inf:
+            return math.inf
+        edge *= times
+        levels = sorted({edge, *self.spec.loads, *self.plain.loads})
+        costs = (
+            level
+            for level in levels
+            if level >= edge and self.spec.rate(level) <= costly * self.plain.rate(level)
+        )
+        return next(costs, math.inf)
 
     def _paying(self) -> tuple[tuple[float, float], ...]:
         grid = sorted({*self.spec.loads, *self.plain.loads})

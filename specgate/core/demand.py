@@ -8,9 +8,9 @@ and all. (Counting completions against time would lag behind a rising load and s
 large just when it matters.)
 """
 
-import math
 from typing import NamedTuple
 
+from specgate.core.arrivals import Arrivals
 from specgate.core.curves import Curves
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts
@@ -18,8 +18,11 @@ from specgate.core.load import Counts
 PRIOR_WEIGHT = 8.0
 """The measurement's own output length counts for so many sequences that have ended."""
 
-FORGET = 0.02
-"""Weight of one ended sequence in the averages of work and duration, at least."""
+FORGET = 0.003
+"""Weight of one ended sequence in the average of work, at least: when a load rises the short ones
+end first, and work would seem to shrink."""
+
+FORGET_DURATION = 0.02
 
 SHORTEST_S = 0.05
 
@@ -40,9 +43,8 @@ class Demand:
 
     __slots__ = (
         "_alone",
-        "_arrived",
+        "_arrivals",
         "_at",
-        "_begun",
         "_beyond",
         "_counts",
         "_curves",
@@ -50,6 +52,7 @@ class Demand:
         "_reach",
         "_served",
         "_share",
+        "came",
         "duration_s",
         "work",
     )
@@ -62,12 +65,14 @@ class Demand:
         self._curves = curves
         self._share = share
         self._reach = reach
-        self._at = self._begun = now
+        self._at = now
         self._counts = {Lane.SPEC: 0, Lane.PLAIN: 0}
         self._beyond = {Lane.SPEC: 0, Lane.PLAIN: 0}
         self._served = {Lane.SPEC: 0.0, Lane.PLAIN: 0.0}
         self._mixing = 0
-        self._arrived = 0.0
+        self._arrivals = Arrivals(now)
+        self.came = 0
+        """Sequences that have come so far."""
         self.work = curves.output_tokens
         """Mean tokens of a sequence, in the measurement's terms."""
         self.duration_s = max(
@@ -88,7 +93,8 @@ class Demand:
 
     def arrived(self, lane: Lane, sequences: int, now: float) -> Mark:
         self._catch_up(now)
-        self._arrived += sequences / (self._reach * self.duration_s)
+        self._arrivals.arrived(sequences, now, self._reach * self.duration_s)
+        self.came += sequences
         self._moved(lane, sequences)
         return Mark(self, lane, sequences, self._served[lane], self._mixing, now)
 
@@ -102,23 +108,25 @@ class Demand:
         self._moved(lane, -mark.sequences)
         self._alone += 1.0
         weight = max(FORGET, 1.0 / self._alone)
-        self.duration_s = max(
-            SHORTEST_S, self.duration_s + weight * (now - mark.at - self.duration_s)
-        )
+        longer = now - mark.at - self.duration_s
+        self.duration_s = max(SHORTEST_S, self.duration_s + max(FORGET_DURATION, weight) * longer)
         if alone:  # while both lanes worked, nobody knows how fast each was
             self.work += weight * (self._served[lane] - mark.served - self.work)
 
     def offered(self, now: float) -> float:
         """Tokens a second, averaged over some durations of a sequence; in the beginning over what
         there was of them, but never over less than a tenth."""
-        return self.rate(now) * self.work + self._taken()
+        return self.rate(now) * self.work + self.taken()
 
     def rate(self, now: float) -> float:
         """Sequences a second that come, averaged alike; without those beyond."""
         self._catch_up(now)
-        window_s = self._reach * self.duration_s
-        seen = -math.expm1(-(now - self._begun) / window_s)
-        return self._arrived / max(seen, 0.1)
+        return self._arrivals.rate(0.1 * self._reach * self.duration_s)
+
+    @property
+    def known(self) -> float:
+        """How many arrivals the average of what is offered rests on."""
+        return self._arrivals.known
 
     def _moved(self, lane: Lane, by: int) -> None:
         counts = self._counts
@@ -132,7 +140,7 @@ class Demand:
         if elapsed <= 0.0:
             return
         self._at = now
-        self._arrived *= math.exp(-elapsed / (self._reach * self.duration_s))
+        self._arrivals.catch_up(now, self._reach * self.duration_s)
         spec, plain = self._all(Lane.SPEC), self._all(Lane.PLAIN)
         share = self._share if spec and plain else 1.0
         if spec:
@@ -143,7 +151,7 @@ class Demand:
     def _all(self, lane: Lane) -> int:
         return self._counts[lane] + self._beyond[lane]
 
-    def _taken(self) -> float:
+    def taken(self) -> float:
         """Tokens a second that the sequences beyond would get if the other lane were idle: that it
         is not may well be why there are so many of them."""
         return sum(

@@ -6,6 +6,7 @@ data path, and reports it once per observer through the `on_error` it is given.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from specgate.core.alternation import Step
 from specgate.core.errors import FailureKind, TurnedAway
@@ -86,7 +87,9 @@ class LaneFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switched:
-    """The gate changed side for new requests. `load` is in sequences, smoothed."""
+    """The gate changed side for new requests. `load` is in sequences, smoothed. `count` is what
+    the policy looked at: the sequences in flight, those that engines have from others, and those of
+    the request that arrived and moved it, if one did."""
 
     side: Lane
     reason: Reason
@@ -103,6 +106,16 @@ class HealthChanged:
     was: Health
     now: Health
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainChanged:
+    """An operator drains a lane, or sends it new requests again. `in_hand`: requests that it has
+    still to end, whatever they ask for."""
+
+    lane: Lane
+    draining: bool
+    in_hand: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +149,22 @@ class AlternationFailed:
     retry_s: float | None
 
 
+class Change(NamedTuple):
+    """A setting's values, as text."""
+
+    name: str
+    was: str
+    now: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged:
-    """Settings took effect at run time; `names` are the settings', sorted."""
+    """Settings took effect at run time; `names` are the settings', sorted. `changes`: of those
+    that are no secret, what was in force before and what is now, as a person would write them."""
 
     names: tuple[str, ...]
     source: str
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +187,7 @@ Event = (
     | LaneFailed
     | Switched
     | HealthChanged
+    | DrainChanged
     | Probed
     | Alternated
     | AlternationFailed

@@ -23,7 +23,8 @@ does not know (other prompts, another engine) they do not hold: an experiment do
 import math
 from typing import NamedTuple
 
-from specgate.core.curves import Curve, Curves
+from specgate.core.curves import Curves
+from specgate.core.fluid import each, flow, speed
 from specgate.core.lanes import Lane
 
 
@@ -127,34 +128,16 @@ class _Pools:
         share: float,
     ) -> None:
         for lane in Lane:
-            each = _each(curves.of(lane), self.alone[lane]) / work
-            self.alone[lane], area = _flown(self.alone[lane], asked, each, elapsed)
+            leaving = each(curves.of(lane), self.alone[lane]) / work
+            self.alone[lane], area = flow(self.alone[lane], asked / elapsed, leaving, elapsed)
             self.alone_area[lane] += area
-        # The chance that a lane has work, as its count varies about the fluid's.
-        idle = {lane: math.exp(-self.gate[lane]) for lane in Lane}
+        pace = {lane: speed(self.gate[lane.other], share) / work for lane in Lane}
         for lane in Lane:
-            alone = idle[lane.other]
-            each = _each(curves.of(lane), self.gate[lane]) / work * (alone + share * (1.0 - alone))
-            self.gate[lane], area = _flown(self.gate[lane], came[lane], each, elapsed)
+            leaving = each(curves.of(lane), self.gate[lane]) * pace[lane]
+            self.gate[lane], area = flow(self.gate[lane], came[lane] / elapsed, leaving, elapsed)
             self.area += area
 
     def follow(self, other: "_Pools") -> None:
         """Be as another."""
         self.alone, self.alone_area = dict(other.alone), dict(other.alone_area)
         self.gate, self.area = dict(other.gate), other.area
-
-
-def _each(curve: Curve, load: float) -> float:
-    """Tokens a second of one of `load` sequences; as at the lowest level below it."""
-    load = max(load, curve.loads[0])
-    return curve.rate(load) / load
-
-
-def _flown(load: float, came: float, rate: float, elapsed: float) -> tuple[float, float]:
-    """The load after so long, if `came` come evenly in it and each leaves at `rate` a second, and
-    its area."""
-    left = rate * elapsed
-    kept = math.exp(-left)
-    steady = came / left
-    after = max(0.0, load * kept + steady * (1.0 - kept))
-    return after, max(0.0, steady * elapsed + (load - steady) * (1.0 - kept) / rate)

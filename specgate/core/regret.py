@@ -1,28 +1,38 @@
 """Regret: what staying on this side has cost so far, held against what a switch would cost.
 
-A switch costs a drain: for about one duration of a sequence both lanes work, each slower, and the
-prompts that the old lane has cached are read again. So the side that looks better now is not worth
+On one pool a switch costs a drain: for some durations of a sequence both lanes work, each slower,
+and what piles up meanwhile is worked off afterwards. So the side that looks better now is not worth
 it at once: the gain must have been missed for as long as the switch would hurt. That is the
-ski-renter's rule (rent until the rent paid equals the price); it needs no smoothing, no band and no
-dwell that someone must choose: a large gain adds up within a fraction of a duration, a gain of a
-few per cent only after many, and noise about zero hardly ever.
+ski-renter's rule (rent until the rent paid equals the price). All of it is reckoned on the curves
+(`core.fluid`), in sequence-seconds: the time that requests lose, over all of them.
 
-    gain    what share of the load (hence, by Little's law, of the mean latency) the other lane
-            would spare, from -1 to 1. Half from the load that is seen: this lane gives X tokens a
-            second at it; at which load would the other give X? Half from what is offered
-            (`core.demand`), which moves before the load does, and while a drain inflates the load
-            it alone counts. 0 where the measurement does not say which lane is better.
+    gain    how many sequences fewer the other lane would hold now. Found twice: from what is
+            offered (`core.demand`), and from two fluids that got the same arrivals since nothing
+            was regretted, one on this lane, one on the other. 0 where the measurement does not say
+            which lane is better.
     regret  the gain's sum over time, never below 0.
-    price   leaving the spec side LEAVE, the plain side ENTER mean durations of a sequence; dearer
-            with every switch that was made lately, so that whatever keeps the gate going to
-            and fro pays ever more for it. The duration is the one when the regret began to grow: an
-            overloaded lane's durations grow with its backlog, and would put off its own rescue.
-            To it comes what falls short in the drain and takes time to catch up, and, where it was
+    price   the cost of a switch with what is in flight now, at what is offered now; and a little
+            for noise. Each switch lately makes the next one dearer. To it comes, where it was
             measured, the time that lost prefixes cost (`core.prefixes`).
 
-The constants come from a short random search as in `tests/policy/search.py`, on training seed 1,
-and some trials by hand; then they were frozen. `docs/explanation/policy.md` has the result on
-another seed.
+The lanes are not alike: one can carry more (the higher top of its curve), and being on the other
+when much is asked is worse than the reverse when little is. Hence, towards
+
+    the one that carries more     the larger gain of the two counts, and so does what staying would
+                                  miss from now on if the load stays as it is: a load that has risen
+                                  stays for a while, and the sooner the move the less there is to
+                                  drain. What is offered is taken a standard error lower.
+    the one that carries less     the price has the way back in it, as it would be at the most that
+                                  was offered within the last ten minutes, or what doing without it
+                                  would cost. It is not entered at all where more is offered than a
+                                  part of what it can carry.
+
+A gate that has just begun does not know how much is asked: it begins on the lane that carries more.
+One with nothing in flight for a second goes to the lane that is best for a single sequence; where
+much was offered within the last ten minutes that is weighed as all else.
+
+The constants were found by hand and by `tests/policy/search.py`, on training seeds, and frozen.
+`docs/explanation/policy.md` has the result on others.
 """
 
 import math
@@ -30,56 +40,71 @@ from typing import NamedTuple
 
 from specgate.core.curves import Curves
 from specgate.core.demand import Demand
+from specgate.core.fluid import each, flow, missed, switch_cost
 from specgate.core.lanes import Lane
+from specgate.core.peaks import Peaks
 
 
 class Constants(NamedTuple):
     """See the module; durations are in mean durations of a sequence."""
 
-    leave: float = 0.3
-    enter: float = 1.0
-    rescue: float = 0.17
-    """The price where more is offered than this lane can give, and less than the other can."""
-    drain_price: float = 1.7
-    """Weight of what the drain costs in throughput."""
-    recovery: float = 5.0
-    """At most so many times the shortfall of the drain is reckoned for catching up."""
+    leave: float = 0.5
+    enter: float = 0.8
+    """Weights of the price of leaving the spec side, and the plain side."""
+    least: float = 0.2
+    """Sequence-durations that any switch costs."""
+    stays: float = 40.0
+    """A load is taken to stay as it is for so long."""
+    guard: float = 0.8
+    """Of the top of the lane that carries less: it is not entered where more is offered."""
+    memory_s: float = 600.0
+    """How long the most that was offered is remembered."""
+    doubt: float = 1.0
+    """Standard errors that what is offered is taken lower, or higher, against a switch."""
     arrivals: float = 8.0
-    """How far back the average of what is offered goes."""
-    seen: float = 0.2
-    """Weight of the load that is seen; what is offered has the rest."""
+    """How far back the average of what is offered goes, at most."""
+    alongside: float = 0.6
+    """Weight of the gain from the two fluids; the one from what is offered has the rest."""
     smoothing: float = 0.5
     """Time constant of the load that is seen."""
     horizon: float = 5.0
     """How far ahead a backlog is reckoned where more is offered than a lane can give."""
-    backoff: float = 1.72
+    backoff: float = 1.3
     """Factor on the price for each switch that was made lately."""
     forget: float = 120.0
     """Time constant of `lately`."""
     burst: float = 1.2
-    """A count of so many times the paying loads' upper edge leaves the spec side at once."""
+    """A burst is a count of so many times the paying loads' upper edge,"""
+    costly: float = 0.9
+    """at which speculation gives no more than this share of what plain does."""
     settled: float = 0.1
     """A drain is over when the old lane's share of the load is no more than this."""
     drain: float = 3.0
     """Or when it has gone on for so long."""
+    idle_s: float = 1.0
+    """An idle gate goes to the lane that is best for one sequence after so long."""
 
 
 CONSTANTS = Constants()
+
+REMEMBERED = 4096
+"""Costs that are kept; they are found anew after."""
 
 
 class Regret:
     """`step` it about every quarter of a second. `now`: monotonic seconds."""
 
     __slots__ = (
+        "_alongside",
         "_at",
         "_constants",
+        "_costs",
         "_curves",
-        "_duration_s",
-        "_gains",
         "_lately",
+        "_peaks",
         "_share",
         "_switched_at",
-        "regret_s",
+        "regret",
         "seen",
         "share",
     )
@@ -100,16 +125,18 @@ class Regret:
         """The load, smoothed."""
         self._lately = 0.0
         self._switched_at = -math.inf
-        self._duration_s = 0.0
-        self._gains: dict[tuple[Lane, int, int], float] = {}
-        self.regret_s = 0.0
+        self._alongside = _Alongside()
+        self._costs: dict[tuple[object, ...], float] = {}
+        self._peaks = Peaks(constants.memory_s)
+        self.regret = 0.0
+        """Sequence-seconds."""
         self.share = 0.0
         """The regret as a share of the price: at 1 and above the other side is worth a switch."""
 
     def use(self, curves: Curves) -> None:
         """Other curves from now on; what was missed by the old ones stays."""
         self._curves = curves
-        self._gains.clear()
+        self._costs.clear()
 
     def step(
         self,
@@ -131,25 +158,36 @@ class Regret:
         if elapsed <= 0.0:
             return self.share
         self._at = now
-        constants, duration_s = self._constants, demand.duration_s
+        constants = self._constants
         load = spec + plain + beyond
-        fade = math.exp(-elapsed / (constants.smoothing * duration_s))
+        fade = math.exp(-elapsed / (constants.smoothing * demand.duration_s))
         self.seen = load + (self.seen - load) * fade
-        self._lately *= math.exp(-elapsed / (constants.forget * duration_s))
+        self._lately *= math.exp(-elapsed / (constants.forget * demand.duration_s))
         offered = demand.offered(now)
+        self._peaks.saw(offered, now)
         settled = seen and self.settled(
-            now, side=side, spec=spec, plain=plain, duration_s=duration_s
+            now, side=side, spec=spec, plain=plain, duration_s=demand.duration_s
         )
-        gain = self._gain(side, self.seen if settled else None, offered)
-        if self.regret_s <= 0.0:
-            self._duration_s = duration_s
-        self.regret_s = max(0.0, self.regret_s + gain * elapsed)
-        self.share = self.regret_s / self._price_s(side, offered, demand, now)
+        alongside = self._alongside.step(
+            self._curves, side, load, demand, elapsed, anew=not settled or self.regret <= 0.0
+        )
+        doubt = min(0.9, constants.doubt / math.sqrt(max(1.0, demand.known)))
+        if load == 0 and offered < 0.02 * self._curves.top:
+            gain = self._idle_gain(side, demand)
+        else:
+            up = side.other is self._curves.carries_more
+            gain = self._gain(side, offered * (1.0 - doubt if up else 1.0 + doubt))
+            if settled and self._curves.standing(self.seen):
+                both = constants.alongside * alongside + (1.0 - constants.alongside) * gain
+                gain = max(gain, alongside) if up and gain > 0.0 else both
+        self.regret = max(0.0, self.regret + gain * elapsed)
+        held = (spec, plain) if seen else None
+        self.share = self._weighed(side, load, held, offered, doubt, demand, now)
         return self.share
 
     def switched(self, now: float) -> None:
         """The side moved: what was missed is paid."""
-        self.regret_s = self.share = 0.0
+        self.regret = self.share = 0.0
         self._lately += 1.0
         self._switched_at = now
 
@@ -161,71 +199,152 @@ class Regret:
             return True
         return now - self._switched_at > constants.drain * duration_s
 
-    def _price_s(self, side: Lane, offered: float, demand: Demand, now: float) -> float:
-        constants, curves = self._constants, self._curves
-        duration_s = min(self._duration_s, demand.duration_s)
-        price = constants.leave if side is Lane.SPEC else constants.enter
-        if offered > 0.0:
-            there = curves.of(side.other).load_for(offered, constants.horizon)
-            duration_s = min(duration_s, there * demand.work / offered)
-            if curves.of(side).top <= offered < curves.of(side.other).top:
-                price = min(price, constants.rescue)
-            else:
-                lost_s = (
-                    0.0 if curves.prefixes is None else curves.prefixes.lost_s(demand.rate(now))
-                )
-                drain = self._drain(side.other, there, offered, lost_s / max(duration_s, 1e-9))
-                price += constants.drain_price * drain
-        often = math.pow(constants.backoff, self._lately)
-        return max(1e-9, price * often * duration_s)
-
-    def _drain(self, there: Lane, load: float, offered: float, lost: float) -> float:
-        """What falls short while both lanes work, as a share of what is offered, and the time that
-        the new lane takes to catch up, in drains; `lost`: its time for prompts anew, in drains."""
-        curves, half = self._curves, load / 2
-        both = self._share * (curves.spec.rate(half) + curves.plain.rate(half))
-        short = max(0.0, 1.0 - both / offered) + lost
-        spare = max(0.01, curves.of(there).top / offered - 1.0)
-        return short * (1.0 + min(self._constants.recovery, short / spare))
-
-    def _gain(self, side: Lane, seen: float | None, offered: float) -> float:
-        """Looked up on a grid of two per cent: it is asked four times a second for ever."""
-        top = self._curves.plain.top
-        load = -1 if seen is None else round(seen * 4) if seen < 20 else round(seen) * 4
-        key = (side, load, round(offered / top * 50))
-        found = self._gains.get(key)
-        if found is None:
-            if len(self._gains) > 4096:
-                self._gains.clear()
-            found = self._offered_gain(side, key[2] / 50 * top)
-            if seen is not None:
-                weight = self._constants.seen
-                found = weight * self._seen_gain(side, load / 4) + (1.0 - weight) * found
-            self._gains[key] = found
-        return found
-
-    def _seen_gain(self, side: Lane, load: float) -> float:
-        """From the load: positive where the other lane would be the better one."""
-        curves = self._curves
-        if load <= 0.0 or curves.standing(load) == 0:
+    def _weighed(
+        self,
+        side: Lane,
+        load: int,
+        held: tuple[int, int] | None,
+        offered: float,
+        doubt: float,
+        demand: Demand,
+        now: float,
+    ) -> float:
+        """The regret as a share of the price. held: sequences in flight on either lane; None where
+        they are not where the side would have put them."""
+        curves, there = self._curves, side.other
+        if held is None:
+            here = curves.of(side).load_for(offered, self._constants.horizon)
+            held = (round(here), 0) if side is Lane.SPEC else (0, round(here))
+            load = round(here)
+        old, new = held if side is Lane.SPEC else held[::-1]
+        missing, dear = self.regret, offered
+        if there is curves.carries_more and offered > 0.0:
+            least = offered * (1.0 - doubt)
+            ahead = self._missed(side, load, least, demand.work)
+            if ahead > 0.0:
+                missing, dear = missing + ahead, least
+        if missing <= 0.0:
             return 0.0
-        here, there = curves.of(side), curves.of(side.other)
-        given = here.rate(load)
-        if given >= here.top * 0.999 or given > there.top:
-            # Saturated: what it gives says no more how much is asked. The higher top wins.
-            return _limited(5.0 * math.log(there.top / here.top))
-        return _limited(1.0 - there.load_at(given) / load)
+        cost = self._cost(there, old, new, dear, demand.work)
+        if there is not curves.carries_more:
+            if offered > self._constants.guard * curves.of(there).top:
+                return 0.0
+            cost += self._way_back(side, demand)
+        return missing / self._price(side, cost, demand, now)
 
-    def _offered_gain(self, side: Lane, offered: float) -> float:
+    def _price(self, side: Lane, cost: float, demand: Demand, now: float) -> float:
+        constants, prefixes = self._constants, self._curves.prefixes
+        if prefixes is not None:
+            rate = demand.rate(now)
+            cost += prefixes.lost_s(rate) * rate
+        weight = constants.leave if side is Lane.SPEC else constants.enter
+        often = math.pow(constants.backoff, self._lately)
+        return weight * often * cost + constants.least * demand.duration_s
+
+    def _way_back(self, side: Lane, demand: Demand) -> float:
+        """What going back costs at the most that was offered lately, or what staying would."""
+        curves, constants = self._curves, self._constants
+        peak = min(self._peaks.most, 0.98 * curves.top)
+        here = curves.of(side).load_for(peak, constants.horizon)
+        there = curves.of(side.other).load_for(peak, constants.horizon)
+        if here >= there:
+            return 0.0
+        without = constants.stays * demand.duration_s * (there - here)
+        return min(without, self._cost(side, here, 0.0, peak, demand.work))
+
+    def _gain(self, side: Lane, offered: float) -> float:
+        """At what is offered, in sequences."""
         if offered <= 0.0:
             return 0.0
-        horizon = self._constants.horizon
-        here = self._curves.of(side).load_for(offered, horizon)
-        there = self._curves.of(side.other).load_for(offered, horizon)
-        if self._curves.standing(here) == 0 and self._curves.standing(there) == 0:
+        curves, horizon = self._curves, self._constants.horizon
+        here = curves.of(side).load_for(offered, horizon)
+        there = curves.of(side.other).load_for(offered, horizon)
+        if curves.standing(here) == 0 and curves.standing(there) == 0:
             return 0.0
-        return _limited(1.0 - there / here)
+        return here - there
+
+    def _idle_gain(self, side: Lane, demand: Demand) -> float:
+        """So that what any switch costs is reached in time."""
+        constants = self._constants
+        gain = constants.least * demand.duration_s / constants.idle_s
+        return -gain if side is self._curves.best_idle else gain
+
+    def _cost(self, there: Lane, old: float, new: float, offered: float, work: float) -> float:
+        """`switch_cost`, remembered on a grid: it is asked four times a second for ever."""
+        loads = (_cell(old), _cell(new))
+        key = (there, *loads, *self._asked(offered, work))
+        found = self._costs.get(key)
+        if found is None:
+            found = self._kept(
+                key,
+                switch_cost(
+                    self._curves,
+                    there,
+                    old=_load(loads[0]),
+                    new=_load(loads[1]),
+                    offered=offered,
+                    work=work,
+                    share=self._share,
+                    over=self._constants.stays,
+                ),
+            )
+        return found
+
+    def _missed(self, here: Lane, load: float, offered: float, work: float) -> float:
+        """`missed`, remembered alike; 0 where the measurement does not say which lane is better."""
+        curves, horizon = self._curves, self._constants.horizon
+        key = (here, _cell(load), *self._asked(offered, work))
+        found = self._costs.get(key)
+        if found is None:
+            at = [curves.of(lane).load_for(offered, horizon) for lane in Lane]
+            found = 0.0
+            if any(curves.standing(each) for each in at):
+                over = self._constants.stays
+                load = _load(_cell(load))
+                found = missed(curves, here, load=load, offered=offered, work=work, over=over)
+            self._kept(key, found)
+        return found
+
+    def _asked(self, offered: float, work: float) -> tuple[int, int]:
+        return round(100.0 * offered / self._curves.top), round(16.0 * math.log2(work))
+
+    def _kept(self, key: tuple[object, ...], found: float) -> float:
+        if len(self._costs) > REMEMBERED:
+            self._costs.clear()
+        self._costs[key] = found
+        return found
 
 
-def _limited(gain: float) -> float:
-    return max(-1.0, min(1.0, gain))
+class _Alongside:
+    """This lane, and the other one had it got the same, as fluids."""
+
+    __slots__ = ("_came", "_here", "_side", "_there")
+
+    def __init__(self) -> None:
+        self._here = self._there = 0.0
+        self._came = 0.0
+        self._side: Lane | None = None
+
+    def step(
+        self, curves: Curves, side: Lane, load: float, demand: Demand, elapsed: float, *, anew: bool
+    ) -> float:
+        """How many sequences fewer the other holds. anew: both begin at what is in flight."""
+        came = (demand.came - self._came) / elapsed + demand.taken() / demand.work
+        self._came = demand.came
+        if anew or side is not self._side:
+            self._here = self._there = load
+            self._side = side
+            return 0.0
+        here, there = curves.of(side), curves.of(side.other)
+        self._here, _ = flow(self._here, came, each(here, self._here) / demand.work, elapsed)
+        self._there, _ = flow(self._there, came, each(there, self._there) / demand.work, elapsed)
+        return self._here - self._there
+
+
+def _cell(load: float) -> int:
+    """Of a grid whose steps are a twelfth of a load."""
+    return round(8.0 * math.log2(1.0 + load))
+
+
+def _load(cell: int) -> float:
+    return math.pow(2.0, cell / 8.0) - 1.0

@@ -58,9 +58,8 @@ class Weighing:
 
     @property
     def first_side(self) -> Lane:
-        """Where an idle gate begins: where a single sequence is served best."""
-        paying = self.curves.paying
-        return Lane.SPEC if paying and paying[0][0] <= 0.0 else Lane.PLAIN
+        """Where a gate begins that does not know yet how much is asked."""
+        return self.curves.carries_more
 
     def use(self, curves: Curves) -> None:
         """Other curves from now on; what was learnt of the demand stays."""
@@ -125,7 +124,9 @@ class Weighing:
             self._regret.share,
             # An idle gate is asked about its next request.
             self.curves.standing(max(self._regret.seen, 1.0)),
-            self._constants.burst * self.curves.edge_below(counts.total + beyond.total),
+            self.curves.burst(
+                counts.total + beyond.total, self._constants.burst, self._constants.costly
+            ),
             self.demand.offered(now),
             self.curves.spec.top,
             self.curves.first_edge,

@@ -5,6 +5,7 @@ A name that is not there is no number: never 0. Names: sglang 0.5.23 (--enable-m
 """
 
 import math
+from collections.abc import Callable, Iterator
 
 from specgate.engines.base import Engine
 
@@ -15,20 +16,19 @@ OUTPUT_TOKENS: dict[Engine, str] = {
 }
 
 
-def counted(text: str, name: str) -> float | None:
+def counted(
+    text: str, name: str, is_other: Callable[[str], bool] = lambda _: False
+) -> float | None:
     """The sum of a counter's samples over its labels in a Prometheus exposition, None for none.
 
-    Only lines that begin with the name are looked at: a page has thousands, and this runs in the
-    event loop. A sample that is no finite number at or above 0 makes the whole unknown.
+    A sample that is no finite number at or above 0 makes the whole unknown. is_other: whether one,
+    from its labels on, is left out.
     """
     total = None
-    for line in text.splitlines():
-        if not line.startswith(name):
+    for sample in samples(text, name):
+        if is_other(sample):
             continue
-        rest = line[len(name) :]
-        if rest[:1] not in ("{", " "):
-            continue
-        value = rest.rpartition("}")[2].split()
+        value = sample.rpartition("}")[2].split()
         try:
             number = float(value[0])
         except (IndexError, ValueError):
@@ -36,4 +36,26 @@ def counted(text: str, name: str) -> float | None:
         if not math.isfinite(number) or number < 0:
             return None
         total = (total or 0.0) + number
-    return total
+    return total if total is None or math.isfinite(total) else None
+
+
+def samples(text: str, name: str) -> Iterator[str]:
+    """What stands behind a name on each line that begins with it, labels first.
+
+    The text is searched and not cut into lines: a page has thousands, this runs in the event loop,
+    and a name or two is wanted of them.
+    """
+    at = 0 if text.startswith(name) else _next(text, name, 0)
+    while at >= 0:
+        at += len(name)
+        end = text.find("\n", at)
+        rest = text[at:] if end < 0 else text[at:end]
+        if rest[:1] in ("{", " "):
+            yield rest
+        at = -1 if end < 0 else _next(text, name, end)
+
+
+def _next(text: str, name: str, start: int) -> int:
+    """Where the next line that begins with a name does; -1: there is none."""
+    found = text.find("\n" + name, start)
+    return found if found < 0 else found + 1

@@ -4,7 +4,9 @@ SGLang and a stream, in the first event of a 200.
 SGLang 0.5.23: `The request queue is full.`, of a stream as `data: {"error": {..., "code": 503}}`
 (sglang#28175). Its other 503s are of requests that had waited or run: time-outs, evictions.
 llama.cpp: `Loading model`, on every route. vLLM 0.33: a full queue, worded by its release, and
-`The model is currently scaling`. SGLang's /generate and /v1/messages hide it: the one in the
+`The model is currently scaling`. sglang-router 0.3.2: the code `no_available_workers`, once its
+checks have missed them; the 500 of one that it still asks may be of a request that was worked on.
+SGLang's /generate and /v1/messages hide it: the one in the
 `finish_reason` of an ordinary event, the other behind `Internal server error`.
 """
 
@@ -28,13 +30,19 @@ MESSAGE_MAX = 4096
 _FULL = re.compile(r"queue\b.{0,40}\b(full|limit)", re.IGNORECASE)
 _NOT_READY = re.compile(r"^(Loading model|The model is currently scaling)", re.IGNORECASE)
 
+_NO_WORKER = "no_available_workers"
+
 ERROR_EVENT = b'data: {"error"'
 """How SGLang's begins; none that carries output does."""
 
 
 def declined(body: bytes) -> Declined | None:
     """Why, by the body of a 503; None for all other reasons that it may have."""
-    message = _message(_loaded(body))
+    value = _loaded(body)
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict) and error.get("code") == _NO_WORKER:
+        return Declined.NOT_READY
+    message = _message(value)
     if message is None:
         return None
     if _FULL.search(message):

@@ -5,11 +5,12 @@ idle; the gauges of its /metrics are refreshed every 40. vLLM and llama.cpp have
 """
 
 import json
-import math
+import re
 from typing import NamedTuple
 
+from specgate.core.beyond import MOST
 from specgate.engines.base import Engine
-from specgate.engines.counters import counted
+from specgate.engines.counters import counted, samples
 
 LOADS_PATH = "/v1/loads"
 """SGLang's; asks for its key where it has one, /metrics does not."""
@@ -42,11 +43,11 @@ def in_hand(engine: Engine, page: str) -> InHand | None:
     name = RUNNING.get(engine)
     if name is None:
         return None
-    page = _without_priorities(page)
-    running = counted(page, name)
-    if running is None:
-        return None
-    return InHand(round(running), round(counted(page, WAITING[engine]) or 0.0))
+    running = _summed(page, name)
+    waiting = _summed(page, WAITING[engine])
+    if waiting is None and next(samples(page, WAITING[engine]), None) is None:
+        waiting = 0
+    return None if running is None or waiting is None else InHand(running, waiting)
 
 
 def of_any(page: str) -> InHand | None:
@@ -68,15 +69,20 @@ def told(body: str) -> InHand | None:
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value <= MOST:
         raise ValueError
     return round(value)
 
 
-def _without_priorities(page: str) -> str:
+def _summed(page: str, name: str) -> int | None:
+    total = counted(page, name, _is_of_a_priority)
+    return None if total is None or total > MOST else round(total)
+
+
+def _is_of_a_priority(sample: str) -> bool:
     """SGLang may have a series for each priority beside the one of all."""
-    if ',priority="' not in page and '{priority="' not in page:
-        return page
-    return "\n".join(
-        line for line in page.splitlines() if 'priority="' not in line or 'priority=""' in line
-    )
+    found = _PRIORITY.search(sample)
+    return found is not None and found[1] != ""
+
+
+_PRIORITY = re.compile(r'[{,]priority="([^"]*)"')

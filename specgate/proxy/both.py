@@ -66,26 +66,38 @@ class ToBoth:
 
     async def serve(self, down: Downstream, intake: Intake, account: Account) -> None:
         """Raises ConnectFailed if neither lane took a connection."""
-        answers = Answers()
+        # In the same step as the choice of lanes: a drain that begins now waits for them.
+        admissions = {admission.lane: admission for admission in self.gate.admit_to_all()}
+        answers = Answers(lambda lane: self.gate.leave(admissions[lane]))
+        patient = account.route is RouteClass.ADMIN
         try:
             await ask_all(
-                self.gate.origins(),
+                [admission.origin for admission in admissions.values()],
                 lambda origin: self.sending.send(origin, down, intake, account),
                 answers,
-                patient=account.route is RouteClass.ADMIN,
+                patient=patient,
             )
             response = answers.chosen(account.route)
+            if not patient:
+                # A stream may take long, and the other lane has nothing to do with it.
+                await answers.aclose(but=response)
             account.lane, account.reason = response.lane, Reason.BOTH
             head = head_for_client(response, account, self.config)
             await relay(response, head, down, account, self.config, self.clock)
         finally:
-            await answers.aclose()
+            try:
+                await answers.aclose()
+            finally:
+                for lane in admissions:
+                    answers.leave(lane)
 
 
 @dataclass(slots=True)
 class Answers:
-    """What the lanes said, in the order of its coming. `aclose` closes all responses."""
+    """What the lanes said, in the order of its coming. `leave`: a lane has the call in hand no
+    more, however often it is said. `aclose` closes all responses."""
 
+    leave: Callable[[Lane], None]
     responses: list[Response] = field(default_factory=list)
     faults: list[LaneFault] = field(default_factory=list)
 
@@ -105,9 +117,11 @@ class Answers:
             raise HalfDone(f"{said}, and of the other lane: {silent}", lane=silent.lane)
         return best
 
-    async def aclose(self) -> None:
+    async def aclose(self, but: Response | None = None) -> None:
         for response in self.responses:
-            await response.aclose()
+            if response is not but:
+                await response.aclose()
+                self.leave(response.lane)
 
 
 async def ask_all(
@@ -124,6 +138,7 @@ async def ask_all(
             answers.responses.append(await send(origin))
         except LaneFault as fault:
             answers.faults.append(fault)
+            answers.leave(origin.lane)
 
     async with asyncio.TaskGroup() as group:
         asking = {
@@ -136,7 +151,9 @@ async def ask_all(
             _, open_ = await asyncio.wait(open_, timeout=OTHER_WAIT_S)
             for task in open_:
                 task.cancel()
-                answers.faults.append(_late(asking[task].lane))
+                lane = asking[task].lane
+                answers.faults.append(_late(lane))
+                answers.leave(lane)
 
 
 def _late(lane: Lane) -> FirstByteTimeout:

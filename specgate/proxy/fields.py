@@ -5,6 +5,7 @@ A typed partial decode: everything else is skipped unbuilt, and what cannot be r
 compressed, absurd) is one sequence and no rule's.
 """
 
+import json
 import re
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from specgate.engines.features import NAMES, asks
 MAX_SEQUENCES = 1024
 """No request counts for more, whatever it says: a wrong `n` must not move the gate for all."""
 
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
+"""UnicodeDecodeError and Python's JSONDecodeError are ValueErrors."""
 
 
 _NOT_THERE = msgspec.Raw()
@@ -124,11 +126,7 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def known(body: bytes, *, conversation: bool = False) -> Known:
     """What a generation request's body says. conversation: which it belongs to, too."""
     try:
-        try:
-            fields = _decode_fields(body)
-        except msgspec.MsgspecError:
-            body = _strict(body)
-            fields = _decode_fields(body)
+        body, fields = _read(body)
         n, features = fields.n, fields.features()
         if fields.sampling_params:
             sampled = _sampling(fields.sampling_params)
@@ -149,14 +147,38 @@ def known(body: bytes, *, conversation: bool = False) -> Known:
     return Known(prompts, features, state, talk)
 
 
-def _strict(body: bytes) -> bytes:
-    """Without what engines in Python take and JSON does not have: a byte order mark, and half of a
-    surrogate pair, as a text has that was cut within a character."""
-    return _HALF_A_PAIR.sub(rb"\\u003f", body.removeprefix(b"\xef\xbb\xbf"))
+def _read(body: bytes) -> tuple[bytes, _Fields]:
+    """The body, mended where it needs to be, and its fields. vLLM reads bodies with Python's
+    `json.loads`, as FastAPI does that is left alone: what that takes and JSON does not have is
+    served, and must not be what goes uncounted. llama.cpp, and SGLang by orjson, answer 400 to most
+    of it. Raises what `_UNREADABLE` lists."""
+    try:
+        return body, _decode_fields(body)
+    except _UNREADABLE:
+        pass
+    # Byte by byte the same but for this: a conversation is known by its bytes.
+    whole = _HALF_A_PAIR.sub(rb"\\u003f", body.removeprefix(b"\xef\xbb\xbf"))
+    try:
+        return whole, _decode_fields(whole)
+    except _UNREADABLE:
+        plain = _plain(body)
+        return plain, _decode_fields(plain)
 
 
+# Half of a surrogate pair, as a text has that was cut within a character.
 _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF_A_PAIR = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
+
+
+def _plain(body: bytes) -> bytes:
+    """What `json.loads` makes of it, as JSON: of UTF-16 and UTF-32, with null for NaN and for the
+    infinities. It takes 30 ms at most of the longest body that is read ahead."""
+    said = json.loads(body, parse_constant=_null)
+    return json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _null(_: str) -> None:
+    return None
 
 
 def _copies(n: object) -> int:
@@ -172,7 +194,7 @@ def _copies(n: object) -> int:
 def session_of(body: bytes) -> str | None:
     """The session that a body of /close_session names."""
     try:
-        return _usable(_decode_fields(body).session_id)
+        return _usable(_read(body)[1].session_id)
     except _UNREADABLE:
         return None
 

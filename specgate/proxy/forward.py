@@ -140,7 +140,7 @@ class Forwarder:
                 if again and (response.status == 503 or account.tap.__class__ is StreamTap):
                     declined = await self._declining.found(response, account)
                     if declined is not None:
-                        account.tap = None
+                        account.tap = account.learn = None
                         return declined
                 await relay(response, head, down, account, self._config, self._clock)  # 6
                 return None

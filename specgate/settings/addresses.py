@@ -1,7 +1,10 @@
 """Kinds of settings that are addresses: a lane's URL, and the host to listen on."""
 
+import errno
 import ipaddress
+import os
 import re
+import socket
 from urllib.parse import urlsplit
 
 from specgate.settings.kinds import MASK, Kind, quoted
@@ -76,3 +79,18 @@ def _read_host(written: object) -> str:
 HOST = Kind(
     allowed="an IP address or a host name, without scheme, port or brackets", read=_read_host
 )
+
+
+def cannot_listen(
+    error: OSError, *, host: str, port: int, host_setting: str, port_setting: str
+) -> str:
+    """Why an address cannot be had, in one line that names the setting that would have to change:
+    `host_setting`, `port_setting`, variables' names."""
+    if isinstance(error, socket.gaierror):
+        return f"{host_setting}={host!r}: {(error.strerror or str(error)).lower()}"
+    # The event loop's own words repeat the address, in its own way.
+    why = os.strerror(error.errno).lower() if error.errno else str(error)
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host_setting}={host!r}: no address of this machine ({why})"
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{port_setting}={port}: cannot listen on {shown}: {why}"

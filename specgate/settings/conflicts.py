@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import metadata
 
 from specgate.core.config import Placement
+from specgate.settings.extras import how_to_install
 from specgate.settings.model import Settings, env_name
 
 EXPORTER = "opentelemetry-exporter-otlp-proto-http"
@@ -28,7 +29,7 @@ def _not_installed(settings: Settings, installed: Callable[[str], bool]) -> list
         return []
     return [
         f"{env_name('otel')}=true: needs the extra otel, which is not installed: "
-        "pip install 'specgate[otel]'"
+        f"{how_to_install('otel')}"
     ]
 
 

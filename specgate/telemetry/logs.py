@@ -16,6 +16,8 @@ from specgate.core.config import ALWAYS, NEVER
 from specgate.core.events import (
     Alternated,
     AlternationFailed,
+    Change,
+    DrainChanged,
     Event,
     HealthChanged,
     LaneFailed,
@@ -68,8 +70,7 @@ def set_up(*, level: str, as_json: bool) -> LineWriter:
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
-    # A response that is cut on purpose is a fact of ours, with its cause; uvicorn cannot know it.
-    logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
+    logging.getLogger("uvicorn.error").addFilter(_not_said_by_us)
     return lines
 
 
@@ -96,8 +97,12 @@ def _first(*names: str) -> structlog.typing.Processor:
     return reorder
 
 
-def _not_a_cut(record: logging.LogRecord) -> bool:
-    return "without completing response" not in record.getMessage()
+def _not_said_by_us(record: logging.LogRecord) -> bool:
+    """False for what uvicorn says of things that we say with their cause: a response that is cut on
+    purpose; and an address that cannot be had, which it logs as the bare exception."""
+    return not isinstance(record.msg, OSError) and (
+        "without completing response" not in record.getMessage()
+    )
 
 
 class Logs:
@@ -131,6 +136,8 @@ class Logs:
             case HealthChanged(lane=lane, was=was, now=now, why=why):
                 write = self._log.warning if now is Health.EJECTED else self._log.info
                 write("lane_health", lane=lane, was=was, now=now, why=why)
+            case DrainChanged(lane=lane, draining=draining, in_hand=in_hand):
+                self._log.info("lane_drain", lane=lane, draining=draining, in_hand=in_hand)
             case Probed(lane=lane, sign=sign, took_s=took_s):
                 self._log.debug("probed", lane=lane, sign=sign, took_s=round(took_s, 4))
             case Alternated(lane=lane, took_s=took_s, back=back):
@@ -145,8 +152,13 @@ class Logs:
                     awake=event.awake,
                     retry_s=None if event.retry_s is None else round(event.retry_s, 1),
                 )
-            case SettingsChanged(names=names, source=source):
-                self._log.info("settings_changed", names=",".join(names), source=source)
+            case SettingsChanged(names=names, source=source, changes=changes):
+                self._log.info(
+                    "settings_changed",
+                    names=",".join(names),
+                    source=source,
+                    changes="; ".join(map(_change, changes)),
+                )
             case ReloadFailed(error=error):
                 self._log.error("reload_refused", error=error)
             case LoopFailed(loop=loop, error=error):
@@ -181,6 +193,10 @@ def _in_sample(event: RequestEnded, below: int) -> bool:
 
 
 _BAD = frozenset({Outcome.GATE_ERROR, Outcome.LANE_FAILED, Outcome.REFUSED})
+
+
+def _change(change: Change) -> str:
+    return f"{change.name}: {change.was} -> {change.now}"
 
 
 def _word(threshold: float | None) -> float | str | None:

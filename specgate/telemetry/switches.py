@@ -19,10 +19,10 @@ class Switch:
     """The gate changed side for new requests.
 
     number: 1 for the first since the start. at: seconds since the epoch. count: sequences in flight
-    at that moment, and what engines had besides. load: what the policy compared, smoothed; low,
-    high: the band about the nearest edge. threshold: NEVER, ALWAYS, or None. accept_length,
-    break_even: tokens a step, None without a profile that has the bench's. offered_tok_s: with a
-    profile's curves, what was asked of both lanes together.
+    at that moment, what engines had besides, and the request that arrived, if one did. load: what
+    the policy compared, smoothed; low, high: the band about the nearest edge. threshold: NEVER,
+    ALWAYS, or None. accept_length, break_even: tokens a step, None without a profile that has the
+    bench's. offered_tok_s: with a profile's curves, what was asked of both lanes together.
     """
 
     number: int

@@ -60,7 +60,7 @@ class PooledUpstream:
                     raise _died(died, request, origin) from died
                 perhaps = "" if died.unsent else str(died)
         try:
-            fresh = await connect(origin, self._connect_timeout_s, self._tls, self._forget)
+            fresh = await self._connect(origin)
         except ConnectFailed:
             if perhaps:
                 raise NoAnswer(perhaps, lane=origin.lane, unheard=True) from None
@@ -144,6 +144,9 @@ class PooledUpstream:
             else:
                 del self._idle[url]
         self._sweeper = loop.call_later(SWEEP_S, self._sweep) if self._idle else None
+
+    async def _connect(self, origin: Origin) -> Connection:
+        return await connect(origin, self._connect_timeout_s, self._tls, self._forget)
 
     def _forget(self, connection: Connection) -> None:
         """An idle connection ended: `_take` passes over it and the sweep drops it."""

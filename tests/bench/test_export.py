@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from specgate.bench.analyse import analyse
 from specgate.bench.export import TARGETS, ExportError, InconclusiveError, exported, ranges
 from specgate.bench.judging import Rules
 from specgate.bench.shipped import shipped
+from specgate.cli.main import main
 from specgate.core.profile import Engine, Fingerprint, Scalar
 from tests.bench.synthetic import cells
 
@@ -106,6 +108,26 @@ def test_steps_that_the_profile_does_not_say_must_be_given():
     with pytest.raises(ExportError, match="--steps spec=N"):
         exported(profile, "vllm")
     assert ranges(profile, {"spec": 5})[0].steps == 5
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ({"foo": 3}, "no arm foo; it has: spec"),
+        ({"spec": 0}, "--steps spec=0: it was measured while it drafted: give 1 or more"),
+        ({"spec": -1}, "--steps spec=-1: it was measured while it drafted: give 1 or more"),
+        ({"plain": 3}, "--steps plain=3: the plain arm drafts nothing"),
+    ],
+)
+def test_steps_of_what_the_profile_has_not_or_of_none_are_refused(steps, why):
+    """The one was left out without a word; the other made a table that speculates nowhere."""
+    with pytest.raises(ExportError, match=f"^{why}$"):
+        exported(shipped(CROSSES), "vllm", steps)
+    written = ",".join(f"{arm}={many}" for arm, many in steps.items())
+    done = CliRunner().invoke(main, ["export", CROSSES, "--to", "vllm", "--steps", written])
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"Error: {why}"
+    assert done.stdout == ""
 
 
 def test_inconclusive_gives_no_table():

@@ -323,6 +323,9 @@ def test_a_name_writes_to_a_folder_of_that_name_again_and_again(tmp_path, monkey
     assert report("reference").exit_code == 0
 
 
+INSTALL = "pip install 'specgate[bench]', or from a clone: pip install '.[bench]'"
+
+
 @pytest.fixture
 def without_the_extra(tmp_path):
     """The environment of an installation that has no matplotlib."""
@@ -335,7 +338,7 @@ def without_the_extra(tmp_path):
 def test_without_the_extra_the_report_says_what_it_needs(without_the_extra, tmp_path):
     result = process("report", "reference", "--out", tmp_path, env=without_the_extra)
     assert result.returncode == 1
-    assert result.stderr == "Error: the report needs pip install 'specgate[bench]'\n"
+    assert result.stderr == f"Error: the report needs {INSTALL}\n"
     assert not (tmp_path / "report.html").exists()
 
 
@@ -362,9 +365,7 @@ async def test_a_bench_without_the_extra_says_so_in_a_line(without_the_extra, tm
     result = await bench(out, env=without_the_extra)
     assert result.returncode in (0, 3), result.stderr
     assert json.loads((out / "profile.json").read_text())["levels"]
-    assert result.stdout.splitlines()[-1] == (
-        "No report: the report needs pip install 'specgate[bench]'"
-    )
+    assert result.stdout.splitlines()[-1] == f"No report: the report needs {INSTALL}"
     assert not (out / "report.html").exists()
 
 

@@ -186,6 +186,15 @@ async def test_a_block_that_broke_off_is_measured_again_whole(tmp_path):
     assert len(outcome.cells) == 4
 
 
+async def test_that_there_is_nothing_to_resume_is_said(tmp_path):
+    async with pair() as sims:
+        said = f"{tmp_path} holds no cell of spec or plain: nothing to resume, begun anew"
+        _, listener = await ran(bench(sims, tmp_path, levels=(1,), resume=True))
+        assert listener.warnings.count(said) == 1
+        _, listener = await ran(bench(sims, tmp_path, levels=(1,), resume=True))
+        assert said not in listener.warnings
+
+
 @pytest.mark.parametrize(
     ("faults", "kind", "told"),
     [

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
-from tests.chaos.lanes import Period
+from tests.chaos.records import Ejection
 from tests.support.invariants import rss_mb
 
 READY_WITHIN_S = 30.0
@@ -66,11 +66,11 @@ class GateUnderTest:
 
 class Log(NamedTuple):
     """alarming: lines that a gate that is well does not write. events: how many of each. ejected:
-    when each lane was."""
+    when each lane was, and why."""
 
     alarming: list[str]
     events: Counter[str]
-    ejected: dict[Lane, list[Period]]
+    ejected: dict[Lane, list[Ejection]]
 
 
 def read_log(lines: list[dict[str, Any]]) -> Log:
@@ -83,21 +83,21 @@ def read_log(lines: list[dict[str, Any]]) -> Log:
     return Log(alarming, Counter(line["event"] for line in lines), ejected)
 
 
-def _ejected(lines: list[dict[str, Any]], lane: Lane) -> list[Period]:
+def _ejected(lines: list[dict[str, Any]], lane: Lane) -> list[Ejection]:
     """In monotonic seconds, to which the log's time of day is brought."""
     offset = time.time() - time.monotonic()
-    periods = []
-    since: float | None = None
+    ejections = []
+    since: tuple[float, str] | None = None
     for line in lines:
         if line["event"] != "lane_health" or line["lane"] != lane:
             continue
         at = datetime.fromisoformat(line["timestamp"]).timestamp() - offset
         if line["now"] == Health.EJECTED:
-            since = at
+            since = at, line["why"]
         elif since is not None:
-            periods.append(Period(since, at, killed=False))
+            ejections.append(Ejection(since[0], at, since[1]))
             since = None
-    return periods if since is None else [*periods, Period(since, math.inf, killed=False)]
+    return ejections if since is None else [*ejections, Ejection(since[0], math.inf, since[1])]
 
 
 @asynccontextmanager

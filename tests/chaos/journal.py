@@ -20,6 +20,7 @@ class Event(StrEnum):
     CUT = "cut"  # we broke the answer off; bytes of the body so far, and their CRC
     GONE = "gone"  # the peer left before the end; bytes of the body so far
     RESET = "reset"  # a connection was reset as it was accepted
+    READY = "ready"  # a probe was answered: the lane is ready
     QUIET = "quiet"  # a connection was closed after an answer, without a word
 
 

@@ -18,6 +18,10 @@ healthy lane could have served before its first byte, or one that was broken for
   ever saw it.
 - *too late*: the gate's own time-out for a lane that says nothing (504, or a stream that is cut),
   after no less than that time.
+
+An ejection needs a lane that its own record shows to be down, unready, or breaking connections
+shortly before. One for want of time to connect is the machine's, if the lane answered no probe in
+that time.
 """
 
 import itertools
@@ -52,6 +56,8 @@ class Verdict:
     accounts: Counter[str] = field(default_factory=Counter)
     told: int = 0
     """Streams that were broken off, and whose client was told so in an event."""
+    ejected_by_the_machine: int = 0
+    """Ejections that a busy machine accounts for."""
     rerouted: int = 0
     asked_again: int = 0
 
@@ -59,6 +65,7 @@ class Verdict:
 def judge(outcomes: Iterable[Outcome], seen: Records, *, silence_s: float) -> Verdict:
     """silence_s: the gate's time-outs for a lane that says nothing."""
     verdict = Verdict(problems=[*seen.spoilt, *seen.ejected_for_nothing()])
+    verdict.ejected_by_the_machine = seen.ejected_by_the_machine()
     for outcome in outcomes:
         marker = outcome.order.marker
         visits = seen.visits.get(marker, [])

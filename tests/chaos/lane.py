@@ -190,6 +190,8 @@ class Link(asyncio.Protocol):
         known = self._path.startswith((b"/v1/models", b"/ready"))
         status = (200 if ready else 503) if known else 404
         self._write(_head(status, b"application/json", len(body)) + body)
+        if status == 200 and self._path.startswith(b"/ready"):
+            self._lane.journal.write(Event.READY)
 
     # An answer
 

@@ -14,7 +14,7 @@ from tests.chaos.lanes import Period
 from tests.chaos.manners import Leaves, Manner
 from tests.chaos.orders import Form, Order, read_order
 from tests.chaos.reading import Reading, Seen
-from tests.chaos.records import Kept, records
+from tests.chaos.records import Ejection, Kept, records
 
 ORDER = Order("r7-0badcafe", Form.STREAM, tokens=3)
 DUE = ORDER.answer()
@@ -25,6 +25,7 @@ WHOLE = Outcome(
 NO_ANSWER = replace(
     WHOLE, seen=Seen.GATES_ERROR, status=502, code="lane_no_answer", lane="spec", length=99
 )
+NO_TIME = ["ConnectTimeout", "the plain lane took no connection in 5 s"]
 DOWN = Period(9.0, 12.0, killed=False)
 KILLED = Period(10.2, 12.0, killed=True)
 
@@ -51,7 +52,7 @@ def verdict(
     *,
     spec_periods: list[Period] | None = None,
     plain_periods: list[Period] | None = None,
-    ejected: list[Period] | None = None,
+    ejected: list[Ejection] | None = None,
 ) -> Verdict:
     """ejected: the plain lane."""
     kept = {
@@ -165,7 +166,7 @@ def test_a_decline_that_the_other_lane_could_have_taken_over():
     declined = replace(WHOLE, seen=Seen.LANES_ERROR, status=503, length=len(said))
     lost = "failed, and a healthy lane could have served it"
     assert problem(verdict(declined, visit(Fate.NOT_READY))) == lost
-    out = [Period(9.0, 12.0, killed=False)]
+    out = [Ejection(9.0, 12.0, "the plain lane gave no answer")]
     found = verdict(
         declined, visit(Fate.NOT_READY), ejected=out, plain_periods=[Period(7, 8, killed=True)]
     )
@@ -173,8 +174,22 @@ def test_a_decline_that_the_other_lane_could_have_taken_over():
 
 
 def test_a_lane_that_was_ejected_for_nothing():
-    found = verdict(WHOLE, visit(), ejected=[DOWN])
-    assert found.problems == ["the plain lane was ejected for nothing at 9.000"]
+    for why in ("/ready answered 500", "no answer within 5 s", *NO_TIME):
+        # It is well, and was asked a moment ago.
+        well = [Entry(at, Event.READY, "-") for at in (6.0, 8.5)]
+        found = verdict(WHOLE, visit(), well, ejected=[Ejection(9.0, 12.0, why)])
+        assert found.problems == [f"the plain lane was ejected for nothing at 9.000: {why}"]
+        assert found.ejected_by_the_machine == 0
+
+
+@pytest.mark.parametrize("why", NO_TIME)
+def test_a_lane_that_nobody_had_the_time_to_ask(why):
+    before = [Entry(at, Event.READY, "-") for at in (6.0, 6.9, 9.1)]
+    found = verdict(WHOLE, visit(), before, ejected=[Ejection(9.0, 12.0, why)])
+    assert (found.problems, found.ejected_by_the_machine) == ([], 1)
+    # Nothing but the want of time is the machine's.
+    other = Ejection(9.0, 12.0, "/ready answered 500")
+    assert verdict(WHOLE, visit(), before, ejected=[other]).problems != []
 
 
 def test_a_time_out_before_its_time():

@@ -24,7 +24,7 @@ def told(report: Report) -> Iterator[str]:
     yield (
         f"  rerouted {verdict.rerouted}, asked again on a connection that had aged "
         f"{verdict.asked_again}, told of a break in an event {verdict.told}, "
-        f"switches {report.switches}"
+        f"switches {report.switches}, ejected for want of time {verdict.ejected_by_the_machine}"
     )
     agreed = [sample for sample in report.samples if sample.looks is not None]
     flights = [sum(sample.gate.sequences.values()) for sample in agreed]

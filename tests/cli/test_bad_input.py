@@ -69,6 +69,22 @@ def refused(*words: str) -> None:
     assert done.stderr.strip(), words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verdict",),
+        ("report",),
+        ("profile", "import"),
+        ("replay", "--profile"),
+        ("replay", "--trace"),
+    ],
+)
+def test_an_empty_name_is_said_to_be_one(words: tuple[str, ...]):
+    done = given(*words, "")
+    assert done.exit_code == 2
+    assert "an empty name: give a" in done.stderr.splitlines()[-1]
+
+
 AS_PROFILE = (
     ("profile", "show"),
     ("profile", "merge"),

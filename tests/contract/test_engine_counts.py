@@ -1,13 +1,15 @@
 """What each engine's own pages say of its speculation and its load."""
 
 import json
+from typing import Any
 
 import pytest
 
 from specgate.core.accept import Counted, between
 from specgate.engines.accepting import accept_length, accepted
 from specgate.engines.base import Engine
-from specgate.engines.loads import InHand, in_hand, of_any, told
+from specgate.engines.counters import counted
+from specgate.engines.loads import RUNNING, WAITING, InHand, in_hand, of_any, told
 
 SGLANG = """\
 # TYPE sglang:generation_tokens_total counter
@@ -130,8 +132,49 @@ def test_v1_loads_is_summed_over_ranks():
         '{"loads": [{"num_running_reqs": NaN, "num_waiting_reqs": 0}]}',
         '{"loads": [{"num_running_reqs": 1e999, "num_waiting_reqs": 0}]}',
         '{"loads": [{"num_running_reqs": null, "num_waiting_reqs": 0}]}',
+        '{"loads": [{"num_running_reqs": 1.7e308, "num_waiting_reqs": 0}]}',
+        '{"loads": [{"num_running_reqs": %s, "num_waiting_reqs": 0}]}' % ("9" * 400),
+        '{"loads": [{"num_running_reqs": 0, "num_waiting_reqs": %s}]}' % ("9" * 400),
         "[" * 100_000,
     ],
 )
 def test_anything_else_at_v1_loads_is_none(body):
     assert told(body) is None
+
+
+@pytest.mark.parametrize("absurd", ["1.7e308", "1e9", "9" * 400])
+@pytest.mark.parametrize("engine", PAGES)
+@pytest.mark.parametrize("names", [RUNNING, WAITING])
+def test_absurd_figures_on_a_page_are_none(names, engine, absurd):
+    """The sum of the first two is no finite number."""
+    spoilt = "".join(f'{names[engine]}{{rank="{rank}"}} {absurd}\n' for rank in (1, 2))
+    assert in_hand(engine, spoilt + PAGES[engine]) is None
+
+
+def test_a_counter_whose_sum_is_no_number_is_none():
+    page = 'a_total{rank="1"} 1.7e308\na_total{rank="2"} 1.7e308\n'
+    assert counted(page, "a_total") is None
+
+
+class Page(str):
+    """A page that counts how often it is searched, and cannot be cut into lines."""
+
+    searches: int
+
+    def find(self, *of: Any) -> int:
+        self.searches += 1
+        return super().find(*of)
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        raise AssertionError("all of it was cut into lines")
+
+    split = splitlines  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("other", ["\n", 'sglang:other{priority="3"} 1\n', "sglang:num_running"])
+def test_the_lines_of_others_cost_a_page_nothing(other):
+    page = Page(other * 10_000 + "\n" + SGLANG + other * 10_000)
+    page.searches = 0
+    assert in_hand(Engine.SGLANG, page) == in_hand(Engine.SGLANG, SGLANG)
+    samples = SGLANG.count("\nsglang:num_running_reqs{") + SGLANG.count("\nsglang:num_queue_reqs{")
+    assert page.searches <= 2 * samples + 2 * 2

@@ -49,8 +49,30 @@ def test_speculation_pays_up_to_where_the_curves_meet():
     ((low, high),) = CROSSES.paying
     assert low == 0.0
     assert CROSSES.spec.rate(high) == pytest.approx(CROSSES.plain.rate(high))
-    assert CROSSES.edge_below(high + 1) == high
-    assert CROSSES.edge_below(high - 1) == math.inf
+
+
+def test_a_burst_is_above_the_loads_that_pay_and_costs_something():
+    ((_, high),) = CROSSES.paying
+    for seen_from in (0.0, high - 1, high + 1):
+        assert CROSSES.burst(seen_from, 1.2, 1.0) == pytest.approx(1.2 * high)
+        assert CROSSES.burst(seen_from, 1.2, 0.01) == math.inf
+    at = CROSSES.burst(0.0, 1.2, 0.8)
+    assert 1.2 * high < at == CROSSES.spec.loads[-1]
+    assert CROSSES.spec.rate(at) <= 0.8 * CROSSES.plain.rate(at)
+
+
+def test_from_below_the_loads_that_pay_nothing_is_a_burst():
+    assert INVERTED.burst(1.0, 1.2, 1.0) == math.inf
+    assert INVERTED.burst(100.0, 1.2, 1.0) == math.inf
+
+
+def test_a_narrow_gap_ends_no_paying_interval():
+    loads = (1.0, 10.0, 12.0, 20.0, 100.0, 200.0)
+    spec = Curve(loads, (2.0, 20.0, 19.0, 40.0, 100.0, 150.0))
+    plain = Curve(loads, (1.0, 19.0, 20.0, 38.0, 120.0, 300.0))
+    both = Curves(spec=spec, plain=plain, output_tokens=100.0)
+    assert len(both.paying) == 2
+    assert both.burst(0.0, 1.2, 1.0) == pytest.approx(1.2 * both.paying[1][1])
 
 
 def test_it_may_pay_only_above_a_load_or_nowhere_or_everywhere():

@@ -18,7 +18,7 @@ from specgate.sim.profiles import load_profile
 from specgate.sim.server import RunningLane, SimLane, running
 from tests.deploy.programs import sglang_router
 from tests.live.test_adaptive import profile_with_accept_length, until
-from tests.support.client import CHAT, JSON, RawClient, chat, chat_request, connect, get
+from tests.support.client import CHAT, JSON, RawClient, Response, chat, chat_request, connect, get
 from tests.support.invariants import assert_at_rest
 from tests.support.lanes import DONE
 from tests.support.live import BARE, LiveGate, running_gate
@@ -164,11 +164,56 @@ async def test_a_replica_that_dies_is_passed_by():
         assert (await on.gate.status())["lanes"]["spec"]["health"] == "healthy"
 
 
+async def test_a_lane_that_lost_every_replica_is_passed_by_until_one_is_back():
+    async with (
+        replicated(threshold="always", probe_interval_s=0.2) as on,
+        connect(on.gate.url) as client,
+    ):
+        lost = on.engines[Lane.SPEC]
+        for replica in lost:
+            assert replica.engine.on_crash is not None
+            replica.engine.on_crash()
+        async with asyncio.timeout(20):
+            # Until the router's checks have missed them, each is its 500, of which nobody can know
+            # that it was not worked on: that one stays.
+            while (answer := await one_token(client)).status != 200:
+                assert (answer.status, served_by(answer)) == (500, b"spec")
+                assert b"call_upstream_request_error" in answer.body.data
+                await asyncio.sleep(0.1)
+        assert served_by(answer) == b"plain"
+
+        async def told(health: str) -> bool:
+            answer = await one_token(client)
+            assert (answer.status, served_by(answer)) == (200, b"plain")
+            return bool((await on.gate.status())["lanes"]["spec"]["health"] == health)
+
+        await until(lambda: told("ejected"))
+        assert not await told("healthy")
+
+        port = int(lost[0].url.rpartition(":")[2])
+        again = [SimLane(lane=Lane.SPEC, port=port)]
+        async with running(again, profile=load_profile("reference"), time_scale=5):
+            async with asyncio.timeout(20):
+                while served_by(answer := await one_token(client)) == b"plain":
+                    assert answer.status == 200
+                    await asyncio.sleep(0.1)
+            assert (answer.status, served_by(answer)) == (200, b"spec")
+            assert (await on.gate.status())["lanes"]["spec"]["health"] == "healthy"
+
+
+async def one_token(client: RawClient) -> Response:
+    return await client.request(b"POST", CHAT, [JSON], chat(stream=False, max_tokens=1))
+
+
+def served_by(answer: Response) -> bytes:
+    (lane,) = answer.values(b"x-specgate-lane")
+    return lane
+
+
 async def answered_by(on: Replicated, replica: RunningLane, client: RawClient) -> bool:
     """Whether it is the one that answers one request more."""
     before = replica.engine.meters.requests
-    answer = await client.request(b"POST", CHAT, [JSON], chat(stream=False, max_tokens=1))
-    assert answer.status == 200
+    assert (await one_token(client)).status == 200
     return replica.engine.meters.requests > before
 
 

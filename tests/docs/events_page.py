@@ -13,6 +13,8 @@ from specgate.core.errors import FailureKind, TurnedAway
 from specgate.core.events import (
     Alternated,
     AlternationFailed,
+    Change,
+    DrainChanged,
     Event,
     HealthChanged,
     LaneFailed,
@@ -57,6 +59,7 @@ $sets
 
 - `starting`: the lanes and the threshold that the gate starts with.
 - `listening`: where it listens.
+- `not_listening`, level `error`: it cannot listen, why, and by which setting; exit status 1.
 - `stopping`: which signal it was told by, and how long it serves on.
 - `stopped`: what ended, what was cut, and what was refused while it stopped.
 - `settings`: a warning about a variable, at the start.
@@ -92,12 +95,15 @@ SAMPLES: tuple[Event, ...] = (
     LaneFailed(lane=Lane.SPEC, kind=FailureKind.CONNECT, message="connection refused"),
     Switched(side=Lane.PLAIN, reason=Reason.ABOVE_THRESHOLD, load=8.1, count=11, threshold=8.0),
     HealthChanged(lane=Lane.SPEC, was=Health.HEALTHY, now=Health.EJECTED, why="/ready: 503"),
+    DrainChanged(lane=Lane.SPEC, draining=True, in_hand=12),
     Probed(lane=Lane.SPEC, sign=Sign.READY, took_s=0.004),
     Alternated(lane=Lane.SPEC, took_s=7.2),
     AlternationFailed(
         step=Step.WAKE, lane=Lane.SPEC, why="not done within 120 s", awake=None, retry_s=None
     ),
-    SettingsChanged(names=("threshold",), source="SIGHUP"),
+    SettingsChanged(
+        names=("threshold",), source="SIGHUP", changes=(Change("threshold", "8", "6.5"),)
+    ),
     ReloadFailed(error="SPECGATE_BAND='1.5': must be a number from 0 to below 1"),
     LoopFailed(loop="probe-spec", error="RuntimeError: ..."),
 )
@@ -105,6 +111,8 @@ NOTES: dict[type[object], str] = {
     RequestEnded: "The level is `warning` where the outcome is `lane_failed`, `refused` or "
     "`gate_error`. The line has status 499 for a client that left.",
     HealthChanged: "The level is `info` where the lane is not ejected.",
+    SettingsChanged: "`changes` is text, such as `threshold: 8 -> 6.5; band: 0.2 -> 0.1`; of a "
+    "secret the name alone is told, in `names`.",
     Alternated: "The level is `warning` where it is the lane of before.",
 }
 SETS: tuple[type[StrEnum], ...] = (

@@ -4,6 +4,8 @@ import asyncio
 import signal
 import socket
 
+import pytest
+
 from specgate.bench.shipped import shipped
 from specgate.core.profile import dumps
 from tests.support.client import chat_request, connect, get
@@ -82,10 +84,52 @@ async def test_a_taken_port_stops_the_start_with_a_line_that_names_it():
         }
         async with serve_process(environ, listening=False) as gate:
             assert await gate.stopped() == 1
-            await asyncio.sleep(0.05)
-            lines = "\n".join(entry["event"] for entry in gate.log)
-    assert str(port) in lines
-    assert "Traceback" not in lines
+            said = await gate.logged("not_listening")
+    assert said["level"] == "error"
+    where = f"SPECGATE_PORT={port}: cannot listen on 127.0.0.1:{port}"
+    assert said["message"] == f"{where}: address already in use"
+    # Once, and not in uvicorn's words too.
+    assert "Errno" not in str(list(gate.log))
+    assert "Traceback" not in str(list(gate.log))
+
+
+@pytest.mark.parametrize("own", [{}, {"SPECGATE_METRICS_PORT": "0"}])
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        # Names that end so are nobody's (RFC 6761).
+        ("no-such-host.invalid", ""),
+        # For documents alone (RFC 5737).
+        ("192.0.2.1", "no address of this machine (cannot assign requested address)"),
+    ],
+)
+async def test_a_host_that_cannot_be_listened_on_is_named(host: str, why: str, own: dict[str, str]):
+    environ = {
+        "SPECGATE_SPEC_URL": "http://127.0.0.1:1",
+        "SPECGATE_PLAIN_URL": "http://127.0.0.1:2",
+        "SPECGATE_HOST": host,
+        **own,
+    }
+    async with serve_process(environ, listening=False) as gate:
+        assert await gate.stopped() == 1
+        said = await gate.logged("not_listening")
+    assert said["message"].startswith(f"SPECGATE_HOST='{host}': {why}")
+    assert "Errno" not in str(list(gate.log))
+
+
+async def test_a_host_of_its_own_for_metrics_is_named():
+    environ = {
+        "SPECGATE_SPEC_URL": "http://127.0.0.1:1",
+        "SPECGATE_PLAIN_URL": "http://127.0.0.1:2",
+        "SPECGATE_METRICS_HOST": "192.0.2.1",
+        "SPECGATE_METRICS_PORT": "0",
+    }
+    async with serve_process(environ, listening=False) as gate:
+        assert await gate.stopped() == 1
+        said = await gate.logged("not_listening")
+    assert said["message"].startswith(
+        "SPECGATE_METRICS_HOST='192.0.2.1': no address of this machine"
+    )
 
 
 async def test_sigterm_lets_a_stream_end_and_exits_with_0():

@@ -1,6 +1,7 @@
 """`specgate status`: a gate that runs, on a page."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
@@ -13,6 +14,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from specgate.admin.models import Status
+from specgate.core.lanes import Lane
+from specgate.upstream.base import Origin
 from tests.support.client import chat_request, connect
 from tests.support.control import TOKEN, change
 from tests.support.lanes import ScriptedLane, json_response
@@ -200,6 +203,38 @@ async def test_watching_goes_on_until_it_is_interrupted():
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
         assert await process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+async def test_a_second_interrupt_changes_nothing(options: tuple[str, ...]):
+    """`timeout -s INT` sends two, to the process and to its group: one was a traceback."""
+    async with stage(threshold=8) as on:
+        for _ in range(3):
+            async with (
+                started("--url", on.url, "--watch", *options) as process,
+                asyncio.timeout(20),
+            ):
+                assert process.stdout is not None
+                assert process.stderr is not None
+                await process.stdout.readline()
+                for _ in range(5):
+                    # Not by the process's own method, which reaps it before asyncio can.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGINT)
+                    await asyncio.sleep(0.002)
+                assert await process.wait() == 130
+                assert await process.stderr.read() == b""
+
+
+async def test_a_page_in_a_pipe_is_neither_filled_nor_wrapped():
+    long = "a" * 60 + ".test"
+    async with stage(threshold=8) as on:
+        lane = on.gate.service.gate
+        lane.set_origin(Origin.of(Lane.SPEC, f"http://{long}:8000/{'b' * 60}"))
+        code, page, _ = await run("--url", on.url)
+    assert code == 0
+    assert f"http://{long}:8000/{'b' * 60}" in page
+    assert [line for line in page.splitlines() if line != line.rstrip()] == []
 
 
 async def test_watching_as_json_gives_a_document_a_line():

@@ -290,5 +290,5 @@ async def test_without_the_extra_the_start_says_so():
     assert process.returncode == 2
     assert said.decode() == (
         "SPECGATE_OTEL=true: needs the extra otel, which is not installed: "
-        "pip install 'specgate[otel]'\n"
+        "pip install 'specgate[otel]', or from a clone: pip install '.[otel]'\n"
     )

@@ -17,7 +17,9 @@ from specgate.core.profile import dumps
 from specgate.sim.faults import Faults
 from specgate.sim.profiles import load_profile
 from specgate.sim.server import RunningLane, SimLane, running
+from tests.support.lanes import ScriptedLane, json_response
 from tests.support.live import BARE, LiveGate, running_gate
+from tests.support.steps import response
 
 NAME = "k26-int4-8xrtxpro6000-vllm-ctx10k"
 BENCH = 2.5
@@ -258,13 +260,42 @@ async def test_a_load_that_is_old_or_absurd_is_none():
         await until(lambda: beyond(8))
         spec.set_faults(Faults(unread=True))
         await until(lambda: beyond(0))
-        for absurd in ("many", -5):
+        for absurd in ("many", -5, 1.7e308, 10**400):
             spec.set_faults(Faults(loads={"num_running_reqs": absurd}))
             await after_scrapes()
             assert await beyond(0)
         spec.set_faults(Faults(loads={"num_running_reqs": 0}))
         await after_scrapes()
         assert (await on.gate.status())["load"] == 0
+
+
+async def test_a_page_of_more_than_a_mebibyte_is_not_read():
+    models = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}
+    async with ScriptedLane("spec") as spec, ScriptedLane("plain") as plain:
+        spec.answer("/v1/models", json_response(200, models))
+        said = b"vllm:num_requests_running 7\n"
+        spec.answer("/metrics", response(200, said))
+        settings: dict[str, Any] = {**BARE, "scrape_interval_s": 0.3}
+        async with running_gate(spec.url, plain.url, **settings) as gate:
+
+            async def beyond(count: int) -> bool:
+                return bool((await gate.status())["beyond"] == count)
+
+            await until(lambda: beyond(7))
+            spec.answer("/metrics", response(200, said.replace(b"7", b"9") + b"\n" * 2**20))
+            asked = sum(request.target == b"/metrics" for request in spec.requests)
+
+            shown = set()
+
+            async def again() -> bool:
+                shown.add((await gate.status())["beyond"])
+                now = sum(request.target == b"/metrics" for request in spec.requests)
+                return now >= asked + 4
+
+            await until(again)
+            assert 9 not in shown
+            spec.answer("/metrics", response(200, said.replace(b"7", b"5")))
+            await until(lambda: beyond(5))
 
 
 async def test_what_the_gate_sent_itself_is_not_counted_twice():

@@ -95,6 +95,31 @@ def test_a_lane_that_does_not_come_up_well_is_parked_again_and_the_other_serves_
     on_stage(scenario)
 
 
+@pytest.mark.parametrize(("wakes", "back"), [(SPEC, False), (PLAIN, True)])
+def test_after_both_failed_the_one_that_comes_up_is_told_as_any_other(wakes: Lane, back: bool):
+    async def scenario(on: Stage) -> None:
+        await on.awake(PLAIN)
+        for engine in on.hands.engines.values():
+            engine.fails["wake"] = 3
+        on.gate.set_mode(Mode.SPEC)
+        while len(on.failures()) < 2:
+            await asyncio.sleep(0.05)
+        assert on.failures() == [(Step.WAKE, SPEC), (Step.WAKE, PLAIN)]
+        assert on.alternator.view().failed is Step.WAKE
+        on.hands.engines[wakes.other].fails["wake"] = 1000
+        await on.awake(wakes)
+        (fact,) = on.facts.of(Alternated)
+        assert (fact.lane, fact.back) == (wakes, back)
+        view = on.alternator.view()
+        if back:
+            # The one that is wanted failed still.
+            assert (view.alternations, view.failed) == (0, Step.WAKE)
+        else:
+            assert (view.alternations, view.failed, view.why, view.retry_s) == (1, None, None, None)
+
+    on_stage(scenario)
+
+
 def test_the_pause_doubles_and_an_operator_ends_it():
     async def scenario(on: Stage) -> None:
         await on.awake(PLAIN)

@@ -112,7 +112,9 @@ async def test_put_threshold(value, threshold, lane, reason):
         asked = await on.ask()
         assert asked.values(b"x-specgate-lane") == [lane]
         assert asked.values(b"x-specgate-reason") == [reason]
-        assert [fact.names for fact in on.gate.facts.of(SettingsChanged)] == [("threshold",)]
+        [fact] = on.gate.facts.of(SettingsChanged)
+        assert (fact.names, fact.source) == (("threshold",), "control")
+        assert fact.changes == (("threshold", "4", str(threshold)),)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,9 @@ async def test_put_mode_forces_a_side_and_gives_it_back():
         ):
             reply = await change(on, b"PUT", "mode", {"mode": mode})
             assert (reply.status, said(reply)["mode"]) == (200, mode)
+            facts = on.gate.facts.of(SettingsChanged)
+            assert facts[-1].names == ("mode",)
+            assert [each.now for each in facts[-1].changes] == [mode]
             asked = await on.ask()
             assert asked.values(b"x-specgate-lane") == [lane]
             assert asked.values(b"x-specgate-reason") == [reason]

@@ -43,6 +43,16 @@ DECLINES: dict[str, Any] = {
     "llama.cpp, loading": json_response(
         503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
     ),
+    "sglang-router, no worker": json_response(
+        503,
+        {
+            "error": {
+                "type": "Service Unavailable",
+                "code": "no_available_workers",
+                "message": "No available workers (all circuits open or unhealthy)",
+            }
+        },
+    ),
     "in pieces": [
         Send(head(503, [(b"content-type", b"application/json"), (b"content-length", b"38")])),
         Pause(0.05),
@@ -64,6 +74,10 @@ OTHERS: dict[str, Any] = {
     "not JSON": Send(head(503, [(b"content-length", b"10")]) + b"queue full"),
     "not its status": json_response(429, FULL, RETRY),
     "500": error_response(500, "Loading model"),
+    "sglang-router, a worker that broke": json_response(
+        500, {"error": {"code": "call_upstream_request_error", "message": "Request failed: ..."}}
+    ),
+    "a code elsewhere": json_response(503, {"error": {"data": {"code": "no_available_workers"}}}),
     "too long": json_response(503, {"message": "x" * 70_000 + "queue is full"}),
     "a stream that goes on": sse_response([FULL_EVENT, delta("and more"), DONE]),
     "a stream that began": sse_response([delta(""), FULL_EVENT, DONE]),

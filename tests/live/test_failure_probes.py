@@ -7,6 +7,7 @@ import struct
 import threading
 
 import httpx2
+import pytest
 import uvloop
 
 from specgate.control.prober import Prober, probe_client
@@ -15,7 +16,9 @@ from specgate.core.events import Probed
 from specgate.core.health import Sign
 from specgate.core.lanes import Lane
 from specgate.upstream.base import Origin
+from tests.support.lanes import Rst, ScriptedLane, error_response, json_response
 from tests.support.scripted import manual_gate
+from tests.support.steps import response
 
 RESET = struct.pack("ii", 1, 0)
 TRIES = 300
@@ -74,3 +77,78 @@ async def test_an_answer_without_an_end_is_left_after_its_first_part():
         prober = Prober(gate=gate, client=client, observe=facts, clock=clock)
         await prober.probe(Lane.SPEC)
     assert [fact.sign for fact in facts.of(Probed)] == [Sign.READY]
+
+
+WITHOUT = error_response(404, "no such path")
+READY = json_response(200, {"status": "ready", "healthy_workers": 1, "total_workers": 2})
+NOT_READY = json_response(503, {"status": "not ready", "reason": "insufficient healthy workers"})
+
+
+async def health(lane: ScriptedLane, probes: int = 3) -> str:
+    """What so many probes make of it."""
+    gate, clock, facts = manual_gate(PolicyConfig())
+    gate.set_origin(Origin.of(Lane.SPEC, lane.url))
+    async with probe_client() as client:
+        prober = Prober(gate=gate, client=client, observe=facts, clock=clock)
+        for _ in range(probes):
+            await prober.probe(Lane.SPEC)
+    return gate.lanes[Lane.SPEC].health
+
+
+async def test_a_balancer_is_asked_whether_it_has_an_engine():
+    async with ScriptedLane("spec") as lane:
+        lane.answer("/ready", WITHOUT)
+        for answer, expected in ((READY, "healthy"), (NOT_READY, "ejected")):
+            lane.answer("/readiness", answer)
+            assert await health(lane) == expected
+        asked = [request.target for request in lane.requests]
+        # Once whether it is SGLang; the models, which name nobody, once too.
+        assert asked.count(b"/ready") == 2
+        assert asked.count(b"/readiness") == 6
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        WITHOUT,
+        json_response(200, {"status": "fine"}),
+        json_response(503, {"status": "starting"}),
+        json_response(503, {"error": "not ready"}),
+        response(200, b"<html>ready</html>"),
+        Rst(),
+    ],
+    ids=lambda _: "",
+)
+async def test_any_other_page_there_is_no_word(other):
+    async with ScriptedLane("spec") as lane:
+        lane.answer("/ready", WITHOUT)
+        lane.answer("/readiness", other)
+        assert await health(lane) == "healthy"
+
+
+async def test_an_engine_that_names_itself_is_not_asked():
+    models = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}
+    async with ScriptedLane("spec") as lane:
+        lane.answer("/ready", WITHOUT)
+        lane.answer("/v1/models", json_response(200, models))
+        lane.answer("/readiness", NOT_READY)
+        assert await health(lane) == "healthy"
+        assert b"/readiness" not in [request.target for request in lane.requests]
+
+
+async def test_what_was_a_balancer_and_is_an_engine_now_is_asked_for_its_models():
+    async with ScriptedLane("spec") as lane:
+        lane.answer("/ready", WITHOUT)
+        lane.answer("/readiness", READY)
+        gate, clock, facts = manual_gate(PolicyConfig())
+        gate.set_origin(Origin.of(Lane.SPEC, lane.url))
+        async with probe_client() as client:
+            prober = Prober(gate=gate, client=client, observe=facts, clock=clock)
+            await prober.probe(Lane.SPEC)
+            models = {"object": "list", "data": [{"id": "m", "owned_by": "vllm"}]}
+            lane.answer("/v1/models", json_response(200, models))
+            lane.answer("/readiness", WITHOUT)
+            for _ in range(2):
+                await prober.probe(Lane.SPEC)
+        assert gate.lanes[Lane.SPEC].engine == "vllm"
+        assert gate.lanes[Lane.SPEC].health == "healthy"

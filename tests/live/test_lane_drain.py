@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from specgate.core.events import RequestEnded
+from specgate.core.events import DrainChanged, RequestEnded
 from specgate.core.lanes import Lane
 from specgate.core.policy import Reason
 from specgate.upstream.base import Origin
-from tests.support.client import RawClient, chat, connect
+from tests.support.client import JSON, RawClient, chat, connect, request_bytes
 from tests.support.control import TOKEN, change, message, said
-from tests.support.lanes import Rst, well_behaved
+from tests.support.lanes import Rst, WaitFor, error_response, json_response, well_behaved
 from tests.support.stage import stage
 from tests.support.streams import begin, finish, held
 
@@ -76,6 +76,55 @@ async def test_calls_that_are_no_load_leave_a_draining_lane_too():
         assert [request.target for request in on.spec.requests] == [b"/v1/tokenize"]
 
 
+async def test_a_call_that_went_to_both_lanes_is_in_hand_on_both_until_both_answered():
+    async with stage(admin_token=TOKEN, engine_admin="both") as on:
+        over = {on.spec: asyncio.Event(), on.plain: asyncio.Event()}
+        for lane, event in over.items():
+            lane.answer("/update_weights_from_disk", [WaitFor(event), json_response(200, {})])
+        target = b"/update_weights_from_disk"
+        asking = asyncio.ensure_future(on.ask(b"POST", target, [JSON], b"{}"))
+        await asyncio.gather(on.spec.saw_requests(), on.plain.saw_requests())
+        for name in ("spec", "plain"):
+            told = said(await change(on, b"POST", f"lanes/{name}/drain"))
+            assert (told["in_hand"], told["drained"]) == (1, False)
+            await change(on, b"POST", f"lanes/{name}/undrain")
+        over[on.plain].set()
+        told = said(await change(on, b"POST", "lanes/spec/drain?wait_s=0.2"))
+        assert (told["in_hand"], told["drained"]) == (1, False)
+        over[on.spec].set()
+        assert said(await change(on, b"POST", "lanes/spec/drain?wait_s=5"))["drained"] is True
+        assert (await asking).status == 200
+        assert on.gate.service.gate.carried == 0
+
+
+async def test_a_stored_stream_is_in_hand_of_the_lane_that_streams_it():
+    async with stage(admin_token=TOKEN) as on:
+        over = asyncio.Event()
+        on.spec.answer("*", held(over))
+        on.plain.answer("*", error_response(404, "no such response"))
+        async with connect(on.url) as client:
+            target = b"/v1/responses/resp_1?stream=true"
+            await client.send(request_bytes(b"GET", target, []))
+            await client.read_head()
+            assert said(await change(on, b"POST", "lanes/plain/drain"))["drained"] is True
+            await change(on, b"POST", "lanes/plain/undrain")
+            told = said(await change(on, b"POST", "lanes/spec/drain"))
+            assert (told["in_hand"], told["drained"]) == (1, False)
+            over.set()
+            assert (await client.read_body()).clean
+        assert said(await change(on, b"POST", "lanes/spec/drain?wait_s=5"))["drained"] is True
+
+
+async def test_a_lane_that_does_not_answer_such_a_call_has_it_in_hand_no_more():
+    async with stage(admin_token=TOKEN) as on:
+        on.spec.answer("*", Rst())
+        on.plain.answer("*", json_response(200, {}))
+        assert (await on.ask(b"POST", b"/abort_request", [JSON], b"{}")).status == 200
+        for name in ("spec", "plain"):
+            assert said(await change(on, b"POST", f"lanes/{name}/drain?wait_s=5"))["drained"]
+            await change(on, b"POST", f"lanes/{name}/undrain")
+
+
 async def test_draining_wants_the_token():
     async with stage(admin_token=TOKEN) as on:
         assert (await change(on, b"POST", "lanes/spec/drain", headers=[])).status == 401
@@ -121,3 +170,23 @@ async def test_both_engines_are_restarted_under_load_and_no_request_fails(first:
 
 
 DEAD = "http://127.0.0.1:1"
+
+
+async def test_draining_and_undraining_are_told_once_each():
+    async with stage(admin_token=TOKEN) as on:
+        over = asyncio.Event()
+        on.spec.answer_next(held(over))
+        clients: list[RawClient] = []
+        await begin(on, clients)
+        for _ in range(2):
+            await change(on, b"POST", "lanes/spec/drain")
+        refused = await change(on, b"POST", "lanes/plain/drain")
+        assert refused.status == 409
+        over.set()
+        await finish(clients)
+        await change(on, b"POST", "lanes/plain/undrain")  # it does not drain
+        for _ in range(2):
+            await change(on, b"POST", "lanes/spec/undrain")
+        began, ended = on.gate.facts.of(DrainChanged)
+    assert (began.lane, began.draining, began.in_hand) == (Lane.SPEC, True, 1)
+    assert (ended.lane, ended.draining) == (Lane.SPEC, False)

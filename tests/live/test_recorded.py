@@ -14,7 +14,9 @@ from specgate.core.policy import MEANINGS
 from specgate.telemetry.history import EVERY_S
 from tests.support.client import chat, chat_request, connect, get
 from tests.support.control import TOKEN, change, message, said
-from tests.support.lanes import DONE, delta, sse_response, usage
+from tests.support.lanes import DONE, ScriptedLane, delta, sse_response, usage
+from tests.support.live import environment
+from tests.support.process import serve_process
 from tests.support.stage import Stage, stage
 from tests.support.streams import held
 
@@ -49,10 +51,39 @@ async def test_a_switch_is_kept_with_load_band_and_reason():
         [kept] = log.switches
         assert (kept.number, kept.was, kept.side) == (1, "spec", "plain")
         assert (kept.reason, kept.why) == ("above_threshold", MEANINGS[kept.reason])
-        assert (kept.count, kept.load, kept.threshold) == (3, 3.0, 4.0)
+        # Without smoothing the load is the count, and both have the request that moved the side.
+        assert (kept.count, kept.load, kept.threshold) == (4, 4.0, 4.0)
         assert (kept.low, kept.high) == (3.0, 4.0)
         assert (kept.accept_length, kept.break_even, kept.offered_tok_s) == (None, None, None)
         assert timedelta(0) <= datetime.now(UTC) - kept.at < timedelta(seconds=10)
+
+
+async def test_a_burst_is_told_with_the_count_that_was_one():
+    """It said a count below burst times the threshold, as the request that arrived was left out."""
+    end = asyncio.Event()
+    async with (
+        ScriptedLane("spec") as spec,
+        ScriptedLane("plain") as plain,
+        serve_process(
+            environment(spec_url=spec.url, plain_url=plain.url, threshold=2.93, burst=2)
+        ) as gate,
+    ):
+        spec.answer_next(held(end))
+        async with connect(gate.url) as busy:
+            await busy.send(chat_request(n=5))
+            await busy.read_head()
+            async with connect(gate.url) as client:
+                await client.send(chat_request())
+                await client.read_head()
+                await client.read_body()
+            line = await gate.logged("switched")
+            [kept] = said(await get(f"{gate.url}/_specgate/switches"))["switches"]
+            [shown] = said(await get(f"{gate.url}/_specgate/status"))["last_switches"]
+            end.set()
+            await busy.read_body()
+    assert (line["reason"], line["count"], line["threshold"]) == ("burst", 6, 2.93)
+    assert line["load"] < 2.93
+    assert (kept["reason"], kept["count"], shown) == ("burst", 6, kept)
 
 
 async def test_the_status_has_the_last_few_the_newest_first():

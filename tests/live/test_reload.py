@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from specgate.bench.shipped import shipped
-from specgate.core.events import ReloadFailed
+from specgate.core.events import ReloadFailed, SettingsChanged
 from specgate.core.profile import dumps
 from specgate.server import reload_on_hangup
 from specgate.service import Service
@@ -61,8 +61,36 @@ async def test_a_reload_ends_what_was_set_by_hand(tmp_path):
         file.write()
         async with gate_in(environment(config=file.path, admin_token=TOKEN)) as gate:
             await change(gate, b"PUT", "threshold", {"threshold": 9})
-            await change(gate, b"POST", "reload")
+            told = said(await change(gate, b"POST", "reload"))
+            assert told["changed"] == ["threshold"]
             assert (await gate.status())["threshold"] == 4
+            facts = gate.facts.of(SettingsChanged)
+            assert [fact.changes for fact in facts] == [
+                (("threshold", "4", "9"),),
+                (("threshold", "9", "4"),),
+            ]
+
+
+async def test_a_reload_tells_what_was_and_what_is_but_no_secret(tmp_path):
+    profile = tmp_path / "profile.json"
+    profile.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
+    async with ScriptedLane("spec") as spec, ScriptedLane("plain") as plain:
+        file = File(tmp_path / "gate.toml", spec.url, plain.url)
+        file.write(spec_api_key="the-old-key")
+        async with serve_process({"SPECGATE_CONFIG": str(file.path)}) as gate:
+            file.write(threshold="never", band=0.5, spec_api_key="the-new-key")
+            gate.process.send_signal(signal.SIGHUP)
+            line = await gate.logged("settings_changed")
+            assert line["names"] == "band,spec_api_key,threshold"
+            assert line["changes"] == "band: 0 -> 0.5; threshold: 4 -> never"
+            del file.lines["threshold"], file.lines["band"]
+            file.write(profile=str(profile))
+            gate.process.send_signal(signal.SIGHUP)
+            line = await gate.logged("settings_changed", count=2)
+            assert "threshold: never -> " in line["changes"]
+            assert line["changes"].endswith("(weighed by the profile)")
+            assert f"profile: unset -> {profile}" in line["changes"]
+            assert "-key" not in str(list(gate.log))
 
 
 BROKEN = [

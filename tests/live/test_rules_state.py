@@ -232,3 +232,13 @@ async def test_a_session_stays_where_it_was_opened():
         on.plain.answer("*", error_response(400, "no such session"))
         reply = await on.ask(b"POST", b"/close_session", [JSON], b'{"session_id": "s-2"}')
         assert (reply.status, *decision(reply)) == (200, b"spec", b"both")
+
+
+async def test_an_id_is_not_learnt_for_the_lane_that_declined():
+    full = {"message": "The request queue is full.", "type": "SERVICE_UNAVAILABLE", "code": 503}
+    async with stage() as on:
+        on.spec.answer_next(sse_response([frame({"error": full}), b"data: [DONE]\n\n"]))
+        on.plain.answer_next(json_response(400, stored("resp_6")))
+        reply = await on.ask(target=RESPONSES, body=body(stream=True))
+        assert (reply.status, *decision(reply)) == (400, b"plain", b"rerouted")
+        assert not on.gate.service.gate.holds("resp_6")

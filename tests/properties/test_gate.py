@@ -90,6 +90,7 @@ class Gates(RuleBasedStateMachine):
             assert len(switched) == self.told
             assert switched[-1].side is now.side
             assert switched[-1].threshold == self.policy.threshold
+            assert switched[-1].count == count + arriving
             self.check_switch(count, now.side, arriving)
             self.side = now.side
             self.switched_at = self.clock()

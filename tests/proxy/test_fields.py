@@ -61,7 +61,39 @@ def test_a_byte_order_mark_hides_nothing():
     assert known(b"\xef\xbb\xbf" + body(n=3)).sequences == 3
 
 
-@pytest.mark.parametrize("unreadable", [b"", b"{", b"[1]", b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "utf-32-be"])
+def test_an_encoding_that_python_reads_hides_nothing(encoding):
+    """vLLM's `json.loads` looks for it; such a body counted as one sequence, and met no rule."""
+    sent = body(n=3, min_p=0.1, prompt="\N{SNOWMAN}").decode().encode(encoding)
+    assert json.loads(sent)["n"] == 3
+    assert known(sent) == (3, ("min_p",), None, None)
+
+
+def test_half_a_pair_in_bytes_hides_nothing():
+    sent = body(n=3)[:-1] + b', "prompt": "' + b"\xed\xa0\xbd" + b'"}'
+    assert json.loads(sent)["n"] == 3
+    assert known(sent).sequences == 3
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "around", ['{"n": 3, "x": %s}', '{"x": {"y": [1, %s]}, "n": 3}', '{"z": "\\\\", "x":%s,"n":3}']
+)
+def test_what_is_no_number_hides_nothing(word, around):
+    """Python's `json.loads` takes it, and so vLLM does."""
+    sent = (around % word).encode()
+    assert json.loads(sent)["n"] == 3
+    assert known(sent).sequences == 3
+
+
+def test_words_for_no_number_stay_where_they_are_text():
+    named = known(body(session_id='NaN " NaN', n=3)[:-1] + b', "x": NaN}')
+    assert (named.sequences, named.state) == (3, 'NaN " NaN')
+
+
+@pytest.mark.parametrize(
+    "unreadable", [b"", b"{", b"[1]", b"null", b"\xff", b"\xff\xfe{", b"[" * 100_000]
+)
 def test_what_cannot_be_read_is_one_sequence_and_no_more(unreadable):
     assert known(unreadable, conversation=True) == (1, (), None, None)
     assert session_of(unreadable) is None

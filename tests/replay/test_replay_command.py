@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from specgate.bench.shipped import shipped
 from specgate.cli.main import main
 from specgate.core.profile import dumps, loads
+from specgate.settings.extras import how_to_install
 from tests.replay.lanes import LENGTHS, several_lengths
 
 CTX10K = "k26-int4-8xrtxpro6000-vllm-ctx10k"
@@ -88,7 +89,7 @@ def test_without_the_extra_a_line_says_so(tmp_path):
     )
     ended = started(*SHORT, "--out", tmp_path / "out", env={"PYTHONPATH": str(tmp_path)})
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.splitlines()[-1] == "No picture: it needs pip install 'specgate[bench]'"
+    assert ended.stdout.splitlines()[-1] == f"No picture: it needs {how_to_install('bench')}"
     assert not (tmp_path / "out").exists()
 
 

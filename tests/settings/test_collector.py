@@ -87,6 +87,6 @@ def test_the_extra_must_be_there():
     assert conflicts(settings, installed=lambda package: True) == []
     assert conflicts(settings, installed=lambda package: package != EXPORTER) == [
         "SPECGATE_OTEL=true: needs the extra otel, which is not installed: "
-        "pip install 'specgate[otel]'"
+        "pip install 'specgate[otel]', or from a clone: pip install '.[otel]'"
     ]
     assert conflicts(loaded("false").settings, installed=lambda package: False) == []

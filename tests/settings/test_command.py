@@ -1,5 +1,7 @@
 """The command's group: help, unknown commands, exit codes."""
 
+import signal
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -17,6 +19,8 @@ def command(monkeypatch):
     def run(body):
         broken = click.Command("broken", callback=body)
         monkeypatch.setattr(module.LazyGroup, "get_command", lambda *_: broken)
+        # Of this process, in which other tests run.
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
         return CliRunner().invoke(main, ["broken"])
 
     return run

@@ -40,6 +40,7 @@ PROBES: dict[str, Script] = {
     "/ready": json_response(200, {"status": "ok"}),
     "/health": json_response(200, {"status": "ok"}),
     "/v1/models": json_response(200, {"object": "list", "data": [{"id": "m", "object": "model"}]}),
+    "/readiness": error_response(404, "no such path"),
     **{path: error_response(404, "no such path") for path in _PAGES},
     **{path: error_response(404, "no such path") for path in ("/server_info", "/get_server_info")},
 }
