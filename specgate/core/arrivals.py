@@ -19,6 +19,10 @@ BLEND = 8.0
 """So many arrivals of the old rate count on after an alarm, since what raised it is more than what
 comes on the mean."""
 
+QUIET = 5.0
+"""So many over the time since the last arrival is more than the rate: else a gap so long would be
+one in 150."""
+
 FIRST = 8
 """No test before so many arrivals."""
 
@@ -84,6 +88,11 @@ class Arrivals:
         """Sequences a second; until the rate has changed once, over no less than `least_s`."""
         span_s = self._span_s if self.changed else max(self._span_s, least_s)
         return self._sum / span_s if span_s > 0.0 else 0.0
+
+    def quiet(self) -> float:
+        """Sequences a second that would have shown by now; infinity just after an arrival."""
+        gap_s = self._at - self._last
+        return QUIET * self._batch / gap_s if gap_s > 0.0 else math.inf
 
     @property
     def known(self) -> float:

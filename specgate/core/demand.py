@@ -121,7 +121,11 @@ class Demand:
     def rate(self, now: float) -> float:
         """Sequences a second that come, averaged alike; without those beyond."""
         self._catch_up(now)
-        return self._arrivals.rate(0.1 * self._reach * self.duration_s)
+        rate = self._arrivals.rate(0.1 * self._reach * self.duration_s)
+        if any(self._counts.values()):
+            return rate
+        # With nothing in hand a gap is the end of what there was, and no mere chance.
+        return min(rate, self._arrivals.quiet())
 
     @property
     def known(self) -> float:

@@ -28,8 +28,8 @@ when much is asked is worse than the reverse when little is. Hence, towards
                                   part of what it can carry.
 
 A gate that has just begun does not know how much is asked: it begins on the lane that carries more.
-One with nothing in flight for a second goes to the lane that is best for a single sequence; where
-much was offered within the last ten minutes that is weighed as all else.
+One with nothing in flight for a second goes to the lane that is best for a single sequence; for
+longer where much was offered within the last ten minutes.
 
 The constants were found by hand and by `tests/policy/search.py`, on training seeds, and frozen.
 `docs/explanation/policy.md` has the result on others.
@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from specgate.core.curves import Curves
 from specgate.core.demand import Demand
-from specgate.core.fluid import each, flow, missed, switch_cost
+from specgate.core.fluid import duration_s, each, flow, missed, switch_cost
 from specgate.core.lanes import Lane
 from specgate.core.peaks import Peaks
 
@@ -82,7 +82,9 @@ class Constants(NamedTuple):
     drain: float = 3.0
     """Or when it has gone on for so long."""
     idle_s: float = 1.0
-    """An idle gate goes to the lane that is best for one sequence after so long."""
+    idle_after_peak_s: float = 10.0
+    """An idle gate goes to the lane that is best for one sequence after so long; the longer where
+    the way back would cost something at the most that was offered lately."""
 
 
 CONSTANTS = Constants()
@@ -97,6 +99,7 @@ class Regret:
     __slots__ = (
         "_alongside",
         "_at",
+        "_busy_at",
         "_constants",
         "_costs",
         "_curves",
@@ -120,7 +123,7 @@ class Regret:
         self._curves = curves
         self._constants = constants
         self._share = share
-        self._at = now
+        self._at = self._busy_at = now
         self.seen = 0.0
         """The load, smoothed."""
         self._lately = 0.0
@@ -166,23 +169,24 @@ class Regret:
         offered = demand.offered(now)
         self._peaks.saw(offered, now)
         settled = seen and self.settled(
-            now, side=side, spec=spec, plain=plain, duration_s=demand.duration_s
+            now, side=side, spec=spec, plain=plain, of_one_s=demand.duration_s
         )
         alongside = self._alongside.step(
             self._curves, side, load, demand, elapsed, anew=not settled or self.regret <= 0.0
         )
         doubt = min(0.9, constants.doubt / math.sqrt(max(1.0, demand.known)))
-        if load == 0 and offered < 0.02 * self._curves.top:
-            gain = self._idle_gain(side, demand)
-        else:
-            up = side.other is self._curves.carries_more
-            gain = self._gain(side, offered * (1.0 - doubt if up else 1.0 + doubt))
-            if settled and self._curves.standing(self.seen):
-                both = constants.alongside * alongside + (1.0 - constants.alongside) * gain
-                gain = max(gain, alongside) if up and gain > 0.0 else both
+        up = side.other is self._curves.carries_more
+        gain = self._gain(side, offered * (1.0 - doubt if up else 1.0 + doubt))
+        if settled and self._curves.standing(self.seen):
+            both = constants.alongside * alongside + (1.0 - constants.alongside) * gain
+            gain = max(gain, alongside) if up and gain > 0.0 else both
         self.regret = max(0.0, self.regret + gain * elapsed)
         held = (spec, plain) if seen else None
         self.share = self._weighed(side, load, held, offered, doubt, demand, now)
+        if load:
+            self._busy_at = now
+        elif side is not self._curves.best_idle:
+            self.share = max(self.share, self._idle(side, demand, now))
         return self.share
 
     def switched(self, now: float) -> None:
@@ -191,13 +195,13 @@ class Regret:
         self._lately += 1.0
         self._switched_at = now
 
-    def settled(self, now: float, *, side: Lane, spec: int, plain: int, duration_s: float) -> bool:
+    def settled(self, now: float, *, side: Lane, spec: int, plain: int, of_one_s: float) -> bool:
         """Whether the drain after the last switch is over."""
         old = plain if side is Lane.SPEC else spec
         constants = self._constants
         if old <= constants.settled * max(1, spec + plain):
             return True
-        return now - self._switched_at > constants.drain * duration_s
+        return now - self._switched_at > constants.drain * of_one_s
 
     def _weighed(
         self,
@@ -235,8 +239,9 @@ class Regret:
     def _price(self, side: Lane, cost: float, demand: Demand, now: float) -> float:
         constants, prefixes = self._constants, self._curves.prefixes
         if prefixes is not None:
-            rate = demand.rate(now)
-            cost += prefixes.lost_s(rate) * rate
+            rate, offered = demand.rate(now), demand.offered(now)
+            of_one_s = duration_s(self._curves, side.other, offered=offered, work=demand.work)
+            cost += prefixes.lost_s(rate) * max(1.0, rate * of_one_s)  # all that are there wait
         weight = constants.leave if side is Lane.SPEC else constants.enter
         often = math.pow(constants.backoff, self._lately)
         return weight * often * cost + constants.least * demand.duration_s
@@ -263,11 +268,13 @@ class Regret:
             return 0.0
         return here - there
 
-    def _idle_gain(self, side: Lane, demand: Demand) -> float:
-        """So that what any switch costs is reached in time."""
+    def _idle(self, side: Lane, demand: Demand, now: float) -> float:
+        """How long nothing has been in flight, as a share of what is waited for: there is nothing
+        to drain."""
         constants = self._constants
-        gain = constants.least * demand.duration_s / constants.idle_s
-        return -gain if side is self._curves.best_idle else gain
+        feared = self._way_back(side, demand) > 0.0
+        waited_for = constants.idle_after_peak_s if feared else constants.idle_s
+        return (now - self._busy_at) / waited_for
 
     def _cost(self, there: Lane, old: float, new: float, offered: float, work: float) -> float:
         """`switch_cost`, remembered on a grid: it is asked four times a second for ever."""

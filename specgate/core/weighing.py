@@ -135,7 +135,7 @@ class Weighing:
                 side=side,
                 spec=counts.spec,
                 plain=counts.plain,
-                duration_s=self.demand.duration_s,
+                of_one_s=self.demand.duration_s,
             ),
             len(switches),
             self.demand.duration_s,

@@ -97,12 +97,18 @@ async def pair(file: Path | None = None, **settings: Any) -> AsyncIterator[Pair]
         ) as gate,
     ):
         await until(lambda: named(gate))
+        if file is not None:  # idle since its start, it goes where a single request is served best
+            await until(lambda: speculates(gate))
         yield Pair(gate, sims)
 
 
 async def named(gate: LiveGate) -> bool:
     lanes = (await gate.status())["lanes"]
     return all(lane["engine"] == "sglang" for lane in lanes.values())
+
+
+async def speculates(gate: LiveGate) -> bool:
+    return bool((await gate.status())["side"] == "spec")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 10) -> None:

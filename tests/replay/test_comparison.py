@@ -158,9 +158,10 @@ def test_told_of_the_accept_length_the_gate_leaves_a_lane_that_no_longer_pays():
     for adaptive in (False, True):
         made = plan(known, "mine", "constant", None, requests=1000, adaptive=adaptive)
         found[adaptive] = replayed(made, load=0.15, changes=change).found
-    assert found[False].stayed is SPEC
-    left = found[True].switched[0]
-    assert left.side is PLAIN
+    assert [each.side for each in found[False].switched] == [SPEC]
+    began, left = found[True].switched[:2]
+    assert (began.side, left.side) == (SPEC, PLAIN)
+    assert began.at < 10.0
     assert 200.0 < left.at < 300.0
     assert found[True].mean_s(Way.POLICY) < 0.8 * found[False].mean_s(Way.POLICY)
 
@@ -196,11 +197,11 @@ def test_the_meters_figures_by_hand():
 
 
 def test_a_gate_that_knows_what_a_switch_loses_switches_less():
-    """Half of the requests go on with a conversation, and reading is slow."""
-    made = planned(traffic="square", requests=4000)
-    arrivals = made.arrivals(0.8)
-    world = World(cached=0.5, prefill_tok_s=3000.0)
-    knows = made.replayed(0.8, world)
+    """Half of the requests go on with a conversation, and reading is very slow."""
+    made = planned(traffic="spike", requests=4000)
+    arrivals = made.arrivals(0.6)
+    world = World(cached=0.5, prefill_tok_s=300.0)
+    knows = made.replayed(0.6, world)
     blind = compare(made.curves, made.config, arrivals, world)
     assert knows.arrivals == arrivals
     assert knows.figures[Way.POLICY].switches < blind.figures[Way.POLICY].switches

@@ -149,17 +149,19 @@ def test_what_the_meter_would_say_is_printed_and_written():
 
 SWITCHING = ("--profile", CTX10K, "--trace", "square", "--requests", "3000", "--load", "0.85")
 
+RETURNING = ("--profile", CTX10K, "--trace", "spike", "--requests", "3000", "--load", "0.8")
+
 
 def test_a_limit_of_switches_reaches_the_gate():
     free, one = (
-        json.loads(invoked(*SWITCHING, *words, "--json", "-").stdout)
+        json.loads(invoked(*RETURNING, *words, "--json", "-").stdout)
         for words in ((), ("--switches-per-h", "1"))
     )
     assert free["replayed"]["rule"]["switches_per_h"] == 12
     assert one["replayed"]["rule"]["switches_per_h"] == 1
     assert free["policy"]["switches"] > 2
     # It leaves, and does not come back within the hour.
-    assert [each["side"] for each in one["switched"]] == ["plain"]
+    assert [each["side"] for each in one["switched"]] == ["spec", "plain"]
 
 
 def test_a_hold_reaches_the_gate_and_is_told_of():
