@@ -66,8 +66,8 @@ class Arrivals:
         before = self._sum / self._span_s if self._span_s > 0.0 else 0.0
         gap, self._last = now - self._last, now
         self._sum += sequences
-        self._batch += 0.02 * (sequences - self._batch)
         self._number += 1
+        self._batch += max(0.02, 1.0 / self._number) * (sequences - self._batch)
         if self._number <= FIRST or before <= 0.0:
             return
         for test in self._tests:

@@ -98,3 +98,61 @@ def test_time_that_stands_still_changes_nothing():
     first = regret.step(1.0, side=Lane.PLAIN, spec=0, plain=2, demand=demand)
     assert regret.step(1.0, side=Lane.PLAIN, spec=0, plain=90, demand=demand) == first
     assert regret.step(0.5, side=Lane.PLAIN, spec=0, plain=90, demand=demand) == first
+
+
+# The other way about: speculation carries more, and a single request is better off without it.
+INVERTED = Curves(
+    spec=Curve(LOADS, (80.0, 900.0, 3000.0)),
+    plain=Curve(LOADS, (100.0, 1000.0, 1500.0)),
+    output_tokens=100.0,
+)
+
+
+@pytest.mark.parametrize("curves", [CURVES, INVERTED])
+def test_an_idle_gate_goes_where_a_single_sequence_is_served_best(curves):
+    side = curves.best_idle.other
+    demand, regret = Demand(curves, 0.0), Regret(curves, 0.0)
+    assert regret.step(0.9, side=side, spec=0, plain=0, demand=demand) < 1.0
+    assert regret.step(1.1, side=side, spec=0, plain=0, demand=demand) >= 1.0
+    assert Regret(curves, 0.0).step(9.0, side=side.other, spec=0, plain=0, demand=demand) == 0.0
+
+
+def test_after_a_peak_it_waits_for_longer():
+    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
+    now = 0.0
+    while now < 20.0:  # 25 a second: 2,500 tokens, which the spec lane cannot give
+        demand.left(demand.arrived(Lane.PLAIN, 1, now), now + 0.02)
+        now += 0.04
+        regret.step(now, side=Lane.PLAIN, spec=0, plain=60, demand=demand)
+    shares = [
+        regret.step(now + idle, side=Lane.PLAIN, spec=0, plain=0, demand=demand)
+        for idle in (3.0, 9.0, 11.0)
+    ]
+    assert shares[1] < 1.0 <= shares[2]
+
+
+def test_the_lane_that_carries_less_is_not_entered_where_much_is_offered():
+    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
+    # 14 a second: 1,400 of the spec lane's 1,500 tokens; and few in flight, as if it paid.
+    for number in range(1400):
+        now = number / 14.0
+        demand.arrived(Lane.PLAIN, 1, now)
+        share = regret.step(now + 0.06, side=Lane.PLAIN, spec=0, plain=2, demand=demand)
+        assert share == 0.0 or now < 5.0
+
+
+def test_what_a_rise_will_cost_counts_at_once_while_little_is_in_flight():
+    """Towards the lane that carries more nobody waits until it has cost as much as a switch."""
+    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
+    now = 0.0
+    for _ in range(60):  # one a second, and then 25
+        now += 1.0
+        demand.left(demand.arrived(Lane.SPEC, 1, now), now + 0.5)
+        assert regret.step(now + 0.6, side=Lane.SPEC, spec=1, plain=0, demand=demand) < 1.0
+    rose_at, share = now, 0.0
+    while share < 1.0 and now < rose_at + 10.0:
+        now += 0.04
+        demand.arrived(Lane.SPEC, 1, now)
+        share = regret.step(now, side=Lane.SPEC, spec=5, plain=0, demand=demand)
+    assert share >= 1.0
+    assert now - rose_at < 3.0
