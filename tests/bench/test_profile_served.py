@@ -42,6 +42,7 @@ async def test_a_changed_profile_is_taken_and_a_broken_one_is_told(tmp_path):
         }
         async with serve_process(environ) as gate:
             assert round(await threshold_of(gate), 1) == 38.6
+            await gate.logged("switched", side="spec")  # idle since its start
             assert (await lane_of(gate))[0] == b"spec"
 
             file.write_text(NEVER)

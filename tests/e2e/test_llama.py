@@ -240,6 +240,7 @@ async def test_the_live_accept_length_is_what_the_engine_counts(site, at_rest, t
     }
     async with serve_process(environ) as gate:
         await gate.logged("lane_health", count=2)
+        await gate.logged("switched", side="spec")  # idle since its start
         await asyncio.sleep(1)
         before = (await get(site.spec + "/metrics")).body.data.decode()
         async with openai.AsyncOpenAI(base_url=gate.url + "/v1", api_key="none") as client:

@@ -120,7 +120,7 @@ async def test_a_reload_ends_what_was_set_by_hand(browser: Browser, tmp_path):
         await press(page, "always speculate", confirm="Use a threshold")
         await expect(page.locator("#curves-words")).to_contain_text("There is no profile")
         await press(page, "Reload")
-        await expect(page.locator(OUTCOME)).to_have_text("Nothing changed.")
+        await expect(page.locator(OUTCOME)).to_have_text("Changed: threshold.")
         await expect(page.locator("#curves-words")).to_contain_text("Speculation pays below 38.6")
 
 
