@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specgate.bench.shipped import shipped
+from specgate.core.lanes import Lane
 from specgate.core.profile import dumps
 from tests.support.client import chat_request, connect
 from tests.support.lanes import ScriptedLane
@@ -57,8 +58,12 @@ async def gate(**settings: Any) -> AsyncIterator[Held]:
 
 @asynccontextmanager
 async def weighing_gate(folder: Path, **settings: Any) -> AsyncIterator[Held]:
-    """One with a published profile, whose curves cross at a load of about 39."""
+    """One with a published profile, whose curves cross at a load of about 39; idle since its start,
+    it has gone to the spec side."""
     profile = folder / "profile.json"
     profile.write_text(dumps(shipped(CROSSES_AT_39)))
     async with gate(profile=profile, **settings) as on:
+        async with asyncio.timeout(10):
+            while on.gate.service.gate.side is not Lane.SPEC:
+                await asyncio.sleep(0.05)
         yield on

@@ -67,11 +67,11 @@ async def test_a_switch_is_shown_told_and_logged(browser: Browser):
         page = seen.page
         await becomes(page, "#switches-words", "None since the gate started.")
         await becomes(page, "#told", "spec serves new requests.")
-        # The arriving request counts, which the log does not: 3 and 2 are over the threshold.
+        # The arriving request counts: 3 and 2 are over the threshold.
         async with on.load(3), on.load(2):
             first = page.locator("#switches-list li").first
             await expect(first).to_contain_text("to plain: the load is at the threshold")
-            await expect(first).to_contain_text("above_threshold · load 3.00 sequences")
+            await expect(first).to_contain_text("above_threshold · load 5.00 sequences")
             await expect(first).to_contain_text("band 2 to 4 sequences")
             await becomes(page, "#serving", "plain serves new requests.")
             await becomes(page, "#told", "plain serves new requests.")
