@@ -31,8 +31,8 @@ A gate that has just begun does not know how much is asked: it begins on the lan
 One with nothing in flight for a second goes to the lane that is best for a single sequence; for
 longer where much was offered within the last ten minutes.
 
-The constants were found by hand and by `tests/policy/search.py`, on training seeds, and frozen.
-`docs/explanation/policy.md` has the result on others.
+The constants were found by trials by hand on training seeds, and frozen; `tests/policy/search.py`
+looks for better ones. `docs/explanation/policy.md` has the result on other seeds.
 """
 
 import math

@@ -24,18 +24,19 @@ from specgate.replay.traffic import Arrival
 from tests.policy.cells import Cell, all_cells, arrivals_of, profile_of
 
 RANGES: dict[str, tuple[float, float]] = {
-    "leave": (0.03, 0.6),
-    "enter": (0.3, 3.0),
-    "rescue": (0.05, 1.0),
-    "drain_price": (0.0, 6.0),
-    "recovery": (0.0, 10.0),
-    "arrivals": (1.0, 12.0),
-    "seen": (0.05, 0.8),
-    "smoothing": (0.1, 2.0),
+    "leave": (0.1, 2.0),
+    "enter": (0.2, 3.0),
+    "least": (0.02, 1.0),
+    "stays": (5.0, 200.0),
+    "guard": (0.5, 1.0),
+    "memory_s": (60.0, 3600.0),
+    "doubt": (0.0, 3.0),
+    "arrivals": (1.0, 30.0),
+    "alongside": (0.0, 1.0),
     "horizon": (1.0, 12.0),
     "backoff": (1.0, 2.5),
-    "forget": (10.0, 300.0),
     "burst": (1.1, 3.0),
+    "costly": (0.5, 1.0),
 }
 
 PART = 6000
