@@ -27,6 +27,10 @@ class Site:
         config = AdmissionConfig(hold=Hold(1), queue_timeout_s=queue_timeout_s)
         self.queue = AdmissionQueue(self.gate, config)
         self.old = []
+        for _ in range(8):  # idle since its start, it goes to the spec side
+            self.clock.advance(0.25)
+            self.gate.tick()
+        assert self.gate.side is Lane.SPEC
         while self.gate.side is Lane.SPEC:
             self.old.append(self.gate.admit(RouteClass.CHAT, 1))
             self.clock.advance(0.01)
