@@ -23,6 +23,7 @@ FORGET = 0.003
 end first, and work would seem to shrink."""
 
 FORGET_DURATION = 0.02
+"""The same for the duration, which follows the load."""
 
 SHORTEST_S = 0.05
 
