@@ -17,8 +17,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and (
 
 ON_THE_CLOCK = frozenset(
     {
-        "bench", "cases", "chaos", "cli", "contract", "deploy", "docs", "doctor", "e2e", "live", "perf",
-        "proxy", "sim", "support_tests", "telemetry", "ui",
+        "bench", "cases", "chaos", "cli", "contract", "deploy", "docs", "doctor", "e2e", "live",
+        "perf", "proxy", "sim", "support_tests", "telemetry", "ui",
     }
 )  # fmt: skip
 
