@@ -38,9 +38,11 @@ looks for better ones. `docs/explanation/policy.md` has the result on other seed
 import math
 from typing import NamedTuple
 
+from specgate.core.alongside import Alongside
+from specgate.core.costs import Costs
 from specgate.core.curves import Curves
 from specgate.core.demand import Demand
-from specgate.core.fluid import duration_s, each, flow, missed, switch_cost
+from specgate.core.fluid import duration_s
 from specgate.core.lanes import Lane
 from specgate.core.peaks import Peaks
 
@@ -89,9 +91,6 @@ class Constants(NamedTuple):
 
 CONSTANTS = Constants()
 
-REMEMBERED = 4096
-"""Costs that are kept; they are found anew after."""
-
 
 class Regret:
     """`step` it about every quarter of a second. `now`: monotonic seconds."""
@@ -105,7 +104,6 @@ class Regret:
         "_curves",
         "_lately",
         "_peaks",
-        "_share",
         "_switched_at",
         "regret",
         "seen",
@@ -122,14 +120,13 @@ class Regret:
     ) -> None:
         self._curves = curves
         self._constants = constants
-        self._share = share
         self._at = self._busy_at = now
         self.seen = 0.0
         """The load, smoothed."""
         self._lately = 0.0
         self._switched_at = -math.inf
-        self._alongside = _Alongside()
-        self._costs: dict[tuple[object, ...], float] = {}
+        self._alongside = Alongside()
+        self._costs = Costs(curves, share=share, over=constants.stays, horizon=constants.horizon)
         self._peaks = Peaks(constants.memory_s)
         self.regret = 0.0
         """Sequence-seconds."""
@@ -139,7 +136,7 @@ class Regret:
     def use(self, curves: Curves) -> None:
         """Other curves from now on; what was missed by the old ones stays."""
         self._curves = curves
-        self._costs.clear()
+        self._costs.use(curves)
 
     def step(
         self,
@@ -224,12 +221,12 @@ class Regret:
         missing, dear = self.regret, offered
         if there is curves.carries_more and offered > 0.0:
             least = offered * (1.0 - doubt)
-            ahead = self._missed(side, load, least, demand.work)
+            ahead = self._costs.missed(side, load, offered=least, work=demand.work)
             if ahead > 0.0:
                 missing, dear = missing + ahead, least
         if missing <= 0.0:
             return 0.0
-        cost = self._cost(there, old, new, dear, demand.work)
+        cost = self._costs.of_going(there, old=old, new=new, offered=dear, work=demand.work)
         if there is not curves.carries_more:
             if offered > self._constants.guard * curves.of(there).top:
                 return 0.0
@@ -255,7 +252,8 @@ class Regret:
         if here >= there:
             return 0.0
         without = constants.stays * demand.duration_s * (there - here)
-        return min(without, self._cost(side, here, 0.0, peak, demand.work))
+        going = self._costs.of_going(side, old=here, new=0.0, offered=peak, work=demand.work)
+        return min(without, going)
 
     def _gain(self, side: Lane, offered: float) -> float:
         """At what is offered, in sequences."""
@@ -275,83 +273,3 @@ class Regret:
         feared = self._way_back(side, demand) > 0.0
         waited_for = constants.idle_after_peak_s if feared else constants.idle_s
         return (now - self._busy_at) / waited_for
-
-    def _cost(self, there: Lane, old: float, new: float, offered: float, work: float) -> float:
-        """`switch_cost`, remembered on a grid: it is asked four times a second for ever."""
-        loads = (_cell(old), _cell(new))
-        key = (there, *loads, *self._asked(offered, work))
-        found = self._costs.get(key)
-        if found is None:
-            found = self._kept(
-                key,
-                switch_cost(
-                    self._curves,
-                    there,
-                    old=_load(loads[0]),
-                    new=_load(loads[1]),
-                    offered=offered,
-                    work=work,
-                    share=self._share,
-                    over=self._constants.stays,
-                ),
-            )
-        return found
-
-    def _missed(self, here: Lane, load: float, offered: float, work: float) -> float:
-        """`missed`, remembered alike; 0 where the measurement does not say which lane is better."""
-        curves, horizon = self._curves, self._constants.horizon
-        key = (here, _cell(load), *self._asked(offered, work))
-        found = self._costs.get(key)
-        if found is None:
-            at = [curves.of(lane).load_for(offered, horizon) for lane in Lane]
-            found = 0.0
-            if any(curves.standing(each) for each in at):
-                over = self._constants.stays
-                load = _load(_cell(load))
-                found = missed(curves, here, load=load, offered=offered, work=work, over=over)
-            self._kept(key, found)
-        return found
-
-    def _asked(self, offered: float, work: float) -> tuple[int, int]:
-        return round(100.0 * offered / self._curves.top), round(16.0 * math.log2(work))
-
-    def _kept(self, key: tuple[object, ...], found: float) -> float:
-        if len(self._costs) > REMEMBERED:
-            self._costs.clear()
-        self._costs[key] = found
-        return found
-
-
-class _Alongside:
-    """This lane, and the other one had it got the same, as fluids."""
-
-    __slots__ = ("_came", "_here", "_side", "_there")
-
-    def __init__(self) -> None:
-        self._here = self._there = 0.0
-        self._came = 0.0
-        self._side: Lane | None = None
-
-    def step(
-        self, curves: Curves, side: Lane, load: float, demand: Demand, elapsed: float, *, anew: bool
-    ) -> float:
-        """How many sequences fewer the other holds. anew: both begin at what is in flight."""
-        came = (demand.came - self._came) / elapsed + demand.taken() / demand.work
-        self._came = demand.came
-        if anew or side is not self._side:
-            self._here = self._there = load
-            self._side = side
-            return 0.0
-        here, there = curves.of(side), curves.of(side.other)
-        self._here, _ = flow(self._here, came, each(here, self._here) / demand.work, elapsed)
-        self._there, _ = flow(self._there, came, each(there, self._there) / demand.work, elapsed)
-        return self._here - self._there
-
-
-def _cell(load: float) -> int:
-    """Of a grid whose steps are a twelfth of a load."""
-    return round(8.0 * math.log2(1.0 + load))
-
-
-def _load(cell: int) -> float:
-    return math.pow(2.0, cell / 8.0) - 1.0
