@@ -1,7 +1,5 @@
 """The event decoder: any chunking of the same bytes gives the same events."""
 
-import re
-import sys
 from itertools import pairwise
 
 import httpx2
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from specgate.core import sse
 from specgate.core.sse import EventDecoder
+from tests.support.patterns import CountingPattern
 
 
 def decoded(*chunks: bytes, limit: int = 1 << 20) -> list[bytes]:
@@ -69,21 +68,9 @@ def test_cutting_changes_nothing_and_httpx2_agrees(parts, end, cuts):
     assert [data for data in decoded(stream) if data] == [data for data in theirs if data]
 
 
-class Counting:
-    """A pattern that counts the bytes it is asked to look through."""
-
-    def __init__(self, pattern: re.Pattern[bytes]) -> None:
-        self._pattern = pattern
-        self.looked = 0
-
-    def search(self, text: bytes, start: int = 0, end: int = sys.maxsize) -> re.Match[bytes] | None:
-        self.looked += min(end, len(text)) - start
-        return self._pattern.search(text, start, end)
-
-
 def test_what_was_looked_through_is_not_looked_through_again(monkeypatch):
     """Else an event of 300 kB that comes in small pieces holds up the loop for seconds."""
-    counting = Counting(sse._BLANK_LINE)
+    counting = CountingPattern(sse._BLANK_LINE)
     monkeypatch.setattr(sse, "_BLANK_LINE", counting)
     assert decoded(*[b"a" * 100] * 1000) == []
     assert counting.looked < 110_000

@@ -1,8 +1,6 @@
 """Asking for a stream's usage, and hiding that it was asked for."""
 
 import json
-import re
-import sys
 from itertools import pairwise
 
 import pytest
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from specgate.core import usage as core_usage
 from specgate.core.usage import UsageFilter, asking
+from tests.support.patterns import CountingPattern
 
 
 def test_the_question_is_put_in_and_all_else_stays():
@@ -69,21 +68,9 @@ def test_an_error_event_with_a_usage_stays():
     assert UsageFilter().feed(error) == error
 
 
-class Counting:
-    """A pattern that counts the bytes it is asked to look through."""
-
-    def __init__(self, pattern: re.Pattern[bytes]) -> None:
-        self._pattern = pattern
-        self.looked = 0
-
-    def search(self, text: bytes, start: int = 0, end: int = sys.maxsize) -> re.Match[bytes] | None:
-        self.looked += min(end, len(text)) - start
-        return self._pattern.search(text, start, end)
-
-
 def test_what_was_looked_through_is_not_looked_through_again(monkeypatch):
     """Else an event of 300 kB that comes in small pieces holds up the loop for seconds."""
-    counting = Counting(core_usage._EVENT_END)
+    counting = CountingPattern(core_usage._EVENT_END)
     monkeypatch.setattr(core_usage, "_EVENT_END", counting)
     hidden = UsageFilter()
     assert all(hidden.feed(b"a" * 100) == b"" for _ in range(1000))

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from specgate.core.lanes import Lane
+from specgate.core.profile import dumps
 from specgate.sim.faults import Faults
 from specgate.sim.profiles import load_profile
 from specgate.sim.server import RunningLane, SimLane, running
 from tests.deploy.programs import sglang_router
-from tests.live.test_adaptive import profile_with_accept_length, until
+from tests.live.test_adaptive import BENCH, NAME, until
 from tests.support.client import CHAT, JSON, RawClient, Response, chat, chat_request, connect, get
 from tests.support.invariants import assert_at_rest
 from tests.support.lanes import DONE
 from tests.support.live import BARE, LiveGate, running_gate
+from tests.support.profiles import with_accept_length
 
 READY_WITHIN_S = 40
 TOKEN = "only-in-tests"
@@ -233,7 +235,7 @@ async def test_an_answer_that_is_not_streamed_and_an_engines_refusal_are_the_eng
 
 async def test_the_gate_reads_accept_length_and_load_of_all_replicas(tmp_path):
     file = tmp_path / "profile.json"
-    file.write_text(profile_with_accept_length())
+    file.write_text(dumps(with_accept_length(NAME, BENCH)))
     following = {"profile": file, "adaptive": True, "scrape_interval_s": 0.2, "admin_token": TOKEN}
     async with replicated(**BARE, **following) as on:
         spec, plain = (on.engines[lane] for lane in Lane)

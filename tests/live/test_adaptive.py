@@ -4,14 +4,13 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from specgate.bench.shipped import shipped
 from specgate.core.lanes import Lane
 from specgate.core.profile import dumps
 from specgate.sim.faults import Faults
@@ -19,6 +18,7 @@ from specgate.sim.profiles import load_profile
 from specgate.sim.server import RunningLane, SimLane, running
 from tests.support.lanes import ScriptedLane, json_response
 from tests.support.live import BARE, LiveGate, running_gate
+from tests.support.profiles import with_accept_length
 from tests.support.steps import response
 
 NAME = "k26-int4-8xrtxpro6000-vllm-ctx10k"
@@ -26,22 +26,6 @@ BENCH = 2.5
 STEPS = 3
 CROSSOVER = 38.6
 CHAT = "/v1/chat/completions"
-
-
-def profile_with_accept_length() -> str:
-    """The published table, as if its accept length had been measured too."""
-    profile = shipped(NAME)
-    levels = tuple(
-        replace(
-            level,
-            arms={
-                name: replace(arm, accept_length=BENCH if name == "spec" else None)
-                for name, arm in level.arms.items()
-            },
-        )
-        for level in profile.levels
-    )
-    return dumps(replace(profile, levels=levels))
 
 
 @dataclass
@@ -85,7 +69,7 @@ class Pair:
 @asynccontextmanager
 async def pair(file: Path | None = None, **settings: Any) -> AsyncIterator[Pair]:
     if file is not None:
-        file.write_text(profile_with_accept_length())
+        file.write_text(dumps(with_accept_length(NAME, BENCH)))
         settings["profile"] = str(file)
     lanes = [SimLane(lane=lane) for lane in Lane]
     async with (

@@ -13,9 +13,11 @@ import pytest
 from specgate.bench.asking import Arm
 from specgate.bench.meters import Meter
 from specgate.control.scraper import LINE_LIMIT
-from tests.live.test_adaptive import BENCH, profile_with_accept_length, until
+from specgate.core.profile import dumps
+from tests.live.test_adaptive import BENCH, NAME, until
 from tests.support.lanes import ScriptedLane, error_response
 from tests.support.live import BARE, LiveGate, running_gate
+from tests.support.profiles import with_accept_length
 from tests.support.steps import Fin, Script, Send, response
 
 PAGE = "/engine_metrics"
@@ -38,7 +40,7 @@ async def behind(
 ) -> AsyncIterator[tuple[LiveGate, ScriptedLane]]:
     """first: what the page is when the gate begins; None: there is none."""
     profile = folder / "profile.json"
-    profile.write_text(profile_with_accept_length())
+    profile.write_text(dumps(with_accept_length(NAME, BENCH)))
     async with (
         ScriptedLane("spec") as spec,
         ScriptedLane("plain") as plain,

@@ -1,7 +1,6 @@
 """SPECGATE_PROFILE: threshold and band from a measurement."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from specgate.settings import SettingsError, load
 from specgate.settings.measured import PROFILE_MOST
 from specgate.settings.model import Settings
 from tests.bench.synthetic import cells
+from tests.support.profiles import with_accept_length
 
 LANES = {"SPECGATE_SPEC_URL": "http://a:1", "SPECGATE_PLAIN_URL": "http://b:2"}
 CURVES = {"spec": {1: 100.0, 8: 300.0, 32: 500.0}, "plain": {1: 70.0, 8: 290.0, 32: 800.0}}
@@ -98,24 +98,8 @@ def test_their_descriptions_say_so_and_no_others_do():
 WITH_LENGTH = {**LANES, "SPECGATE_ADAPTIVE": "true"}
 
 
-def measured_with(name, accept_length):
-    """A published table, as if its accept length had been measured too."""
-    profile = shipped(name)
-    levels = tuple(
-        replace(
-            level,
-            arms={
-                arm: replace(each, accept_length=accept_length if arm == "spec" else None)
-                for arm, each in level.arms.items()
-            },
-        )
-        for level in profile.levels
-    )
-    return dumps(replace(profile, levels=levels))
-
-
 def test_what_always_paid_is_weighed_where_the_accept_length_is_followed(file):
-    file.write_text(measured_with("k25-mxfp4-mi355x-eagle3-bf16", 2.5))
+    file.write_text(dumps(with_accept_length("k25-mxfp4-mi355x-eagle3-bf16", 2.5)))
     assert loaded(file).settings.policy.curves is None
     found = loaded(file, SPECGATE_ADAPTIVE="true")
     curves = found.settings.policy.curves
@@ -146,7 +130,7 @@ def test_where_the_accept_length_moves_nothing_a_warning_says_why(file, text, va
     if text is not None:
         named = isinstance(text, str)
         name = text if named else "k26-int4-8xrtxpro6000-vllm-ctx10k"
-        file.write_text(measured_with(name, None if named else text))
+        file.write_text(dumps(with_accept_length(name, None if named else text)))
         environ["SPECGATE_PROFILE"] = str(file)
     (warning,) = (w for w in load(environ).warnings if "SPECGATE_ADAPTIVE" in w)
     assert warning.startswith("SPECGATE_ADAPTIVE changes nothing: ")

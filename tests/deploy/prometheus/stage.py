@@ -15,7 +15,6 @@ from typing import Any
 import httpx2
 import yaml
 
-from specgate.bench.shipped import shipped
 from specgate.core.lanes import Lane
 from specgate.core.profile import dumps
 from specgate.sim.faults import Faults
@@ -26,6 +25,7 @@ from tests.deploy.prometheus.server import Api, free_ports, serving
 from tests.deploy.prometheus.stand_ins import stand_ins
 from tests.deploy.tools import read_yaml
 from tests.support.process import GateProcess, serve_process
+from tests.support.profiles import with_accept_length
 
 SIMULATED = "k26-int4-8xrtxpro6000-vllm-ctx41k"
 """Speculation wins alone and loses from 3 requests on."""
@@ -145,19 +145,9 @@ def spoil_settings(home: Path) -> None:
 
 def _profile() -> str:
     """The published table, as if its accept length had been measured too; old, of another model."""
-    profile = shipped(PROFILE)
-    levels = tuple(
-        replace(
-            level,
-            arms={
-                name: replace(arm, accept_length=BENCH_ACCEPT_LENGTH if name == "spec" else None)
-                for name, arm in level.arms.items()
-            },
-        )
-        for level in profile.levels
-    )
+    profile = with_accept_length(PROFILE, BENCH_ACCEPT_LENGTH)
     told = replace(profile.fingerprint, model="another", measured_at="2020-02-02T20:20:20Z")
-    return dumps(replace(profile, levels=levels, fingerprint=told))
+    return dumps(replace(profile, fingerprint=told))
 
 
 def _config(
