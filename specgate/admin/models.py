@@ -128,7 +128,11 @@ class Weighing(BaseModel):
     pays: list[list[float | None]] = Field(
         description="The loads between which speculation pays; null: to any load."
     )
-    regret: float = Field(description="What staying has cost, as a share of a switch's price.")
+    regret: float = Field(
+        description="What staying costs, as a share of a switch's price: what was missed so far, "
+        "towards the lane that carries more also what will be if the load stays; with nothing in "
+        "flight the share of the wait. At 1 the side changes."
+    )
     offered_tok_s: float = Field(description="What is asked of both lanes together.")
     spec_top_tok_s: float = Field(description="The most that the spec lane can give.")
     switches_last_hour: int

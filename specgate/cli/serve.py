@@ -11,7 +11,7 @@ import structlog  # noqa: E402
 
 del sys.modules["rich"]
 
-from specgate.settings import env_name, load  # noqa: E402
+from specgate.settings import load  # noqa: E402
 from specgate.telemetry.logs import set_up  # noqa: E402
 
 EPILOG = """Exit status: 0 it was told to stop and has, 1 it could not begin to listen, 2 wrong
@@ -49,12 +49,8 @@ def serve() -> None:
             message="neither SPECGATE_THRESHOLD nor a profile that decides is set: nothing was "
             "measured, so every request goes to the plain lane",
         )
-    if loaded.unused:
-        log.warning(
-            "settings_unused",
-            names=",".join(loaded.unused),
-            message=f"{env_name('profile')} is weighed, and while it is these do nothing",
-        )
+    for names, why in loaded.unused:
+        log.warning("settings_unused", names=",".join(names), message=why)
     # Imported here: what is wrong with the settings is said at once, without loading a server.
     from specgate.server import serve as run
     from specgate.wiring import build

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -44,6 +45,8 @@ Examples:
       for scripts: the document that GET /_specgate/status gives
   SPECGATE_ADMIN_TOKEN=... specgate status
       a gate with SPECGATE_CONTROL_READ=token
+  SSL_CERT_FILE=ca.crt specgate status --url https://gate.internal:8400
+      a certificate of a CA that this machine does not know
 
 Times, tokens a second and errors of the lanes are those of the last half minute.
 
@@ -114,7 +117,11 @@ def status(*, url: str, token: str | None, watch: bool, wants_json: bool) -> Non
     The load against the band; each lane's health, requests in flight, tokens a second, TTFT and
     TPOT; accept length against break-even; what the gate has gained; the last switches.
     """
-    with _interrupted_once(), httpx2.Client(trust_env=False, timeout=TIMEOUT) as http:
+    trusted = ssl.create_default_context() if url.startswith("https:") else False
+    with (
+        _interrupted_once(),
+        httpx2.Client(trust_env=False, verify=trusted, timeout=TIMEOUT) as http,
+    ):
         gate = Gate(http, url, token)
         if wants_json:
             _documents(gate, watch=watch)

@@ -13,6 +13,8 @@ from specgate.core.lanes import Lane
 COLOUR = {Lane.SPEC: "green", Lane.PLAIN: "cyan"}
 HEALTH = {Health.HEALTHY: "", Health.PROBING: "yellow", Health.EJECTED: "bold red"}
 BAR_MAX = 60
+WIDE = 100
+"""Columns from which on an engine's address has room beside its figures."""
 
 
 def page(status: Status, url: str, width: int, trouble: str = "") -> RenderableType:
@@ -20,7 +22,9 @@ def page(status: Status, url: str, width: int, trouble: str = "") -> RenderableT
     parts: list[RenderableType] = [_head(status, url)]
     if trouble:
         parts.append(_told(trouble, style="bold red"))
-    parts += [Text(), _facts(status, width), Text(), _lanes(status)]
+    parts += [Text(), _facts(status, width), Text(), _lanes(status, wide=width >= WIDE)]
+    if width < WIDE:
+        parts.append(_engines(status))
     if status.last_switches:
         parts += [Text(), _switches(status)]
     return Group(*parts)
@@ -37,7 +41,10 @@ def _facts(status: Status, width: int) -> Table:
     table.add_column(overflow="fold")
     table.add_row("side", _side(status))
     table.add_row("next", _told(f"the gate {status.ahead.words}"))
-    table.add_row("load", _load(status, min(BAR_MAX, max(10, width - 40))))
+    bar = min(BAR_MAX, max(10, width - 40))
+    table.add_row("load", _load(status, bar))
+    if status.weighing is not None and status.mode == "auto" and status.placement != "split":
+        table.add_row("price", _price(status.weighing.regret, status.side.other, bar))
     table.add_row("in flight", Text(_in_flight(status)))
     if status.accept_length is not None:
         table.add_row("accept length", _accept_length(status))
@@ -101,6 +108,15 @@ def _load(status: Status, width: int) -> Text:
     return text.append(f"  {'edge' if low == high else 'band'} {_band(low, high)}")
 
 
+def _price(share: float, other: Lane, width: int) -> Text:
+    """A bar of what staying costs; full, a switch is worth it."""
+    paid = round(min(1.0, share) * width)
+    text = Text(f"{share:.0%}  ")
+    text.append("=" * paid, style=COLOUR[other])
+    text.append("-" * (width - paid), style="dim")
+    return text.append(f"  of a switch to {other}")
+
+
 def _band(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "-"
@@ -148,13 +164,14 @@ def _seconds(gained: Gained) -> str:
     return f"{middle} ({gained.low_s:+.3f} to {gained.high_s:+.3f})"
 
 
-def _lanes(status: Status) -> Table:
+def _lanes(status: Status, *, wide: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("lane", no_wrap=True)
     table.add_column("health", no_wrap=True)
     for name in ("in flight", "tok/s", "TTFT", "TPOT", "ended", "errors"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("engine", overflow="fold")
+    if wide:
+        table.add_column("engine", overflow="fold")
     for lane in Lane:
         told, recent = status.lanes[lane], status.recent[lane]
         serves = lane is status.side
@@ -167,8 +184,18 @@ def _lanes(status: Status) -> Table:
             "-" if recent.tpot_s is None else f"{recent.tpot_s * 1000:.1f} ms",
             f"{recent.ended}",
             Text(f"{recent.errors}", style="bold red" if recent.errors else ""),
-            _told(f"{told.engine} {told.url}"),
+            *([_told(f"{told.engine} {told.url}")] if wide else []),
         )
+    return table
+
+
+def _engines(status: Status) -> Table:
+    """Below the lanes, where the terminal is narrow."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for lane, told in status.lanes.items():
+        table.add_row(lane, _told(f"{told.engine} {told.url}"))
     return table
 
 

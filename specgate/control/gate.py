@@ -287,12 +287,13 @@ class Gate(GateState):
         if self._reckoning.weighing is not None:
             self._reckoning.weighing.switched(now)
         count = self._load.count + arriving
+        averaged = self._policy.smoothing_s > 0.0 or self._reckoning.weighing is not None
         self._observe(
             Switched(
                 side=decision.side,
                 reason=decision.side_reason,
                 # Without smoothing the load that is compared is the count.
-                load=self._load.read(now) if self._policy.smoothing_s > 0.0 else float(count),
+                load=self._compared(now) if averaged else float(count),
                 count=count,
                 threshold=self._policy.threshold,
             )

@@ -8,7 +8,7 @@ from specgate.control.reckoning import Reckoning
 from specgate.control.roster import Roster
 from specgate.control.turns import Turns
 from specgate.core.beyond import Beyond
-from specgate.core.config import PolicyConfig
+from specgate.core.config import Placement, PolicyConfig
 from specgate.core.events import Observer
 from specgate.core.lanes import Lane
 from specgate.core.load import Counts, SmoothedLoad
@@ -77,7 +77,7 @@ class GateState:
 
     def view(self) -> GateView:
         now = self._clock()
-        weighing = self._reckoning.weighing
+        weighing, load = self._reckoning.weighing, self._compared(now)
         since = None if self._switched_at is None else now - self._switched_at
         return GateView(
             mode=self._mode,
@@ -85,7 +85,7 @@ class GateState:
             reason=self._reason,
             policy=self._policy,
             counts=self._ledger.counts(),
-            load=self._load.read(now),
+            load=load,
             smoothed=self._load.read(now),
             oldest_s=self._ledger.oldest_s(now),
             switches=self._switches,
@@ -96,7 +96,7 @@ class GateState:
             forced_share=self._rules.share.read(self._rules.arrived),
             mixed_s=self._mixed_s,
             curves=None if weighing is None else weighing.curves,
-            accept=self._reckoning.accept(now, self._load.read(now)),
+            accept=self._reckoning.accept(now, load),
             lanes=self._roster.views(),
             queued=self.queued,
             experiment=self.experiment,
@@ -160,6 +160,14 @@ class GateState:
     def ready(self) -> bool:
         """Whether some lane is known to serve, and the gate is not about to stop."""
         return (self._roster.ready or self._changing) and not self.stopping
+
+    def _compared(self, now: float) -> float:
+        """The load that the policy compares. What is weighed has its own (`core.regret`), behind
+        which the average for a threshold would lag."""
+        weighing = self._reckoning.weighing
+        if weighing is None or self._policy.placement is Placement.SPLIT:
+            return self._load.read(now)
+        return weighing.latest.load
 
     def _decision(self, *, arriving: int, now: float) -> Decision:
         switched_at = self._switched_at

@@ -12,6 +12,7 @@ from specgate.core.config import ALWAYS, NEVER, Placement
 from specgate.core.curves import Curves
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
+from specgate.core.regret import CONSTANTS
 from specgate.core.view import GateView
 from specgate.core.weighing import Weighed
 
@@ -73,25 +74,38 @@ def _weighed(view: GateView, weighed: Weighed, curves: Curves) -> Outlook:
         words = "has no load to switch at: by the profile speculation "
         return Outlook(None, None, None, words + ("always pays" if curves.paying else "never pays"))
     side, load = view.side, view.load
-    paid = weighed.regret
-    cost = f"staying has cost {paid:.0%} of a switch's price"
     wanted = 1 if side is Lane.SPEC else -1
-    standing = curves.standing(load) if load > 0.0 else _standing_idle(curves)
-    if standing == -wanted:
-        waits = "waits for the drain, or its hourly limit" if paid >= 1.0 else "weighs a switch"
-        return Outlook(low, high, None, f"{waits} to {side.other}: {cost}")
-    tail = f"; {cost}" if paid > 0.0 else ""
+    held = _held(view, weighed, curves)
+    if held is not None:
+        return Outlook(low, high, None, held)
+    if weighed.regret > 0.0 or weighed.standing == -wanted:
+        cost = f"staying costs {weighed.regret:.0%} of a switch's price"
+        return Outlook(low, high, None, f"weighs a switch to {side.other}: {cost}")
     rises = (side is Lane.SPEC) is _pays_below(curves, load)
     edge = high if rises else low
     away = edge - load
-    if (away > 0.0) is not rises:
-        return Outlook(low, high, None, f"is where neither lane is measurably better{tail}")
+    if weighed.standing == 0 or (away > 0.0) is not rises:
+        return Outlook(low, high, None, "is where neither lane is measurably better")
     way = f"above {edge:.3g}: {away:.2f} more" if rises else f"below {edge:.3g}: {-away:.2f} less"
-    return Outlook(low, high, away, f"weighs going to {side.other} at a load {way}{tail}")
+    return Outlook(low, high, away, f"weighs going to {side.other} at a load {way}")
 
 
-def _standing_idle(curves: Curves) -> int:
-    return 1 if curves.first_edge > 0.0 else -1
+def _held(view: GateView, weighed: Weighed, curves: Curves) -> str | None:
+    """What the other side waits for where that is neither a load nor what staying costs."""
+    side, other, share = view.side, view.side.other, weighed.regret
+    if share >= 1.0:
+        if weighed.lately >= view.policy.switches_per_h:
+            return f"goes to {other} when its hourly limit of switches allows it"
+        until = "little is in flight" if weighed.settled else "the last drain is over"
+        return f"goes to {other} when {until}"
+    if side is not curves.best_idle and not view.counts.total + view.beyond.total:
+        best = f"goes to {other}, which serves one request best"
+        return f"{best}, if none comes: {share:.0%} of the wait"
+    most = CONSTANTS.guard * curves.of(other).top
+    if other is not curves.carries_more and weighed.offered > most:
+        asked = f"{weighed.offered:.0f} tok/s are asked"
+        return f"stays on {side}: {asked}, and it goes to {other} at {most:.0f} or less"
+    return None
 
 
 def _pays_below(curves: Curves, load: float) -> bool:
@@ -103,10 +117,9 @@ def _edges(view: GateView) -> tuple[float | None, float | None]:
     """The band that is nearest to the load."""
     policy, curves = view.policy, view.curves
     if view.weighed is not None and curves is not None:
-        if policy.placement is not Placement.SHARED:
+        if policy.placement is Placement.SPLIT:
             edge = _finite(view.weighed.first_edge)
-            split = policy.placement is Placement.SPLIT
-            return edge if edge is None or split else edge * (1.0 - policy.band), edge
+            return edge, edge
         at = _nearest(curves, view.load)
         if at is None:
             return None, None

@@ -23,6 +23,7 @@ class Weighed(NamedTuple):
     a second, asked of the pool, and at most given by the spec lane. first_edge: the load up to
     which speculation pays from the first request on. settled: the last drain is over.
     lately: switches within the last hour. duration_s: mean time of a sequence, as observed.
+    load: what is in flight, others' of the engines included, smoothed over half of that time.
     """
 
     regret: float
@@ -34,6 +35,7 @@ class Weighed(NamedTuple):
     settled: bool
     lately: int
     duration_s: float = 0.0
+    load: float = 0.0
 
 
 class Weighing:
@@ -139,4 +141,5 @@ class Weighing:
             ),
             len(switches),
             self.demand.duration_s,
+            self._regret.seen,
         )

@@ -12,7 +12,7 @@ from specgate.settings.quantities import OFF_OR_SECONDS, RELOAD, RESTART, SECOND
 OF_A_THRESHOLD = ("band", "smoothing_s", "burst", "dwell_s")
 """What decides by a threshold alone: while a profile is weighed nothing compares it
 (`core.policy`, 3w and 4w)."""
-NOTHING_WEIGHED = "Does nothing while a profile is weighed."
+NOTHING_WEIGHED = "Does nothing while a profile is weighed, or with POOL=split."
 
 
 class Deciding(BaseModel):
@@ -53,7 +53,8 @@ class Deciding(BaseModel):
         60.0,
         description="The time constant, in seconds, of the average that the threshold is compared "
         "with; 0 compares the bare count. Lower it if load moves in seconds rather than minutes. "
-        "Decides nothing while a profile is weighed, and smooths only the load that is shown.",
+        "Decides nothing while a profile is weighed, which has a smoothing of its own, or with "
+        "POOL=split.",
         json_schema_extra=RELOAD,
     )
     burst: Annotated[float, number("a number, 1 or more", lambda n: n >= 1)] = Field(

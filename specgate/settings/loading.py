@@ -11,12 +11,12 @@ from pydantic_settings import EnvSettingsSource
 from specgate.core.config import NEVER
 from specgate.settings.collector import collector_advice, collector_problems
 from specgate.settings.conflicts import advice_on_turns, conflicts
-from specgate.settings.deciding import OF_A_THRESHOLD
 from specgate.settings.file import FileError, read_file, unknown_keys
 from specgate.settings.keys import read_keys_file
 from specgate.settings.measured import measured
 from specgate.settings.model import Settings, env_name, kind_of
 from specgate.settings.names import CONFIG, sort_out
+from specgate.settings.unused import Unused, unused
 
 Source = Literal["default", "file", "environment", "profile"]
 
@@ -42,12 +42,9 @@ class Loaded:
     warnings: tuple[str, ...]
 
     @property
-    def unused(self) -> tuple[str, ...]:
-        """Variables of settings that somebody gave, in whose place a profile is weighed."""
-        if self.settings.policy.curves is None:
-            return ()
-        given = (name for name in OF_A_THRESHOLD if self.sources[name] in ("environment", "file"))
-        return tuple(map(env_name, given))
+    def unused(self) -> tuple[Unused, ...]:
+        """Settings that somebody gave and that do nothing beside the others."""
+        return unused(self.settings, lambda name: self.sources[name] in ("environment", "file"))
 
 
 def load(environ: Mapping[str, str] | None = None) -> Loaded:

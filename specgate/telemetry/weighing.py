@@ -23,7 +23,7 @@ class WeighingFigures(Collector):
         view = self._view()
         regret = GaugeMetricFamily(
             "specgate_regret",
-            "What staying on this side has cost, as a share of a switch's price: at 1 it moves.",
+            "What staying on this side costs, as a share of a switch's price: at 1 it moves.",
         )
         offered = GaugeMetricFamily(
             "specgate_offered_tokens_per_second",

@@ -8,7 +8,7 @@ import pytest
 from specgate.control.admission import Admission
 from specgate.control.gate import Gate
 from specgate.core.accept import Counted
-from specgate.core.config import PolicyConfig
+from specgate.core.config import Placement, PolicyConfig
 from specgate.core.curves import Curve, Curves
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
@@ -176,3 +176,30 @@ def test_a_forced_side_stays_whatever_is_read():
     run.accepts(1.0)
     run.goes_on(60, past={Lane.PLAIN: 60})
     assert run.gate.side is Lane.SPEC
+
+
+def test_the_load_that_is_shown_is_what_is_weighed_and_no_minutes_average():
+    run = Run(PolicyConfig(curves=CURVES, smoothing_s=60.0))
+    run.serves(20, 6)
+    busy = run.gate.view()
+    assert busy.load == pytest.approx(6.0, abs=0.5)
+    assert busy.smoothed < 2.5
+    run.goes_on(10)
+    quiet = run.gate.view()
+    assert quiet.load < 0.2
+    assert quiet.smoothed > 1.0
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        PolicyConfig(threshold=9.0),
+        PolicyConfig(curves=CURVES, placement=Placement.SPLIT),
+    ],
+    ids=["threshold", "split"],
+)
+def test_elsewhere_it_is_the_average(policy: PolicyConfig):
+    run = Run(policy)
+    run.serves(20, 6)
+    view = run.gate.view()
+    assert view.load == view.smoothed < 2.5

@@ -9,7 +9,7 @@ from rich.console import Console
 from specgate.admin.models import Status
 from specgate.cli.status_page import page
 from specgate.core.alternation import AlternationView, Step
-from specgate.core.config import PolicyConfig
+from specgate.core.config import Placement, PolicyConfig
 from specgate.core.curves import Curve, Curves
 from specgate.core.health import Health
 from specgate.core.lanes import Lane
@@ -20,6 +20,7 @@ from specgate.telemetry.history import History
 from specgate.telemetry.switches import Switches
 from tests.support.views import IDLE, a_view
 
+NOTHING = Bounds(None, 0.0, None)
 CURVES = Curves(spec=Curve((1.0, 16.0), (200.0, 900.0)), plain=Curve((1.0, 16.0), (100.0, 1500.0)))
 
 
@@ -89,6 +90,19 @@ def test_with_a_profile_it_shows_accept_length_and_what_was_gained():
     assert "at or above the break-even" in drawn(status_of(a_view(accept=fine)))
 
 
+def test_what_is_weighed_has_a_bar_to_the_price_of_a_switch():
+    weighed = a_view(curves=CURVES, load=4.0, gain=Gain(NOTHING, NOTHING, 0, 0.0))
+    assert weighed.weighed is not None
+    at = replace(weighed, weighed=weighed.weighed._replace(regret=0.25))
+    assert f"price 25% {'=' * 15}{'-' * 45} of a switch to plain" in drawn(status_of(at))
+    beyond = replace(at, side=Lane.PLAIN, weighed=weighed.weighed._replace(regret=3.0))
+    assert f"price 300% {'=' * 60} of a switch to spec" in drawn(status_of(beyond))
+    # Where it does not decide there is none.
+    split = replace(at, policy=replace(at.policy, placement=Placement.SPLIT))
+    for other in (replace(at, mode=Mode.SPEC), split, a_view(load=4.0)):
+        assert "price" not in drawn(status_of(other))
+
+
 def test_without_a_threshold_there_is_no_bar():
     text = drawn(status_of(a_view(policy=PolicyConfig(), side=Lane.PLAIN, load=3.0)))
     assert "load 3.00 in flight" in text
@@ -105,6 +119,16 @@ def test_a_load_far_beyond_the_band_stays_within_the_line():
     [bar] = [line for line in lines if line.startswith("load")]
     assert "|" in bar
     assert bar.rstrip().endswith("band 6 to 8")
+
+
+def test_on_a_narrow_terminal_the_engines_stand_below_the_lanes():
+    console = Console(file=io.StringIO(), width=70)
+    told = lane(Lane.SPEC, url="http://engine.example.internal:30000")
+    console.print(page(status_of(a_view(lanes=told)), "http://gate:8400", 70))
+    assert isinstance(console.file, io.StringIO)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert "spec   sglang http://engine.example.internal:30000" in lines
+    assert not any(line.endswith("engine") for line in lines)
 
 
 def test_what_a_gate_says_is_shown_and_never_obeyed():

@@ -1,6 +1,7 @@
 """How far the gate is from changing side."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from specgate.core.curves import Curve, Curves
 from specgate.core.lanes import Lane
 from specgate.core.outlook import outlook
 from specgate.core.policy import Mode, Reason
+from specgate.core.view import GateView
 from tests.support.views import IDLE, a_view
 
 CROSSING = Curves(
@@ -22,6 +24,14 @@ LATER = Curves(
     plain=Curve((1.0, 4.0, 16.0), (100.0, 400.0, 1500.0)),
 )
 """From a load of 4 on."""
+
+
+def weighed_at(
+    *, curves: Curves, side: Lane = Lane.SPEC, load: float = 0.0, **weighed: Any
+) -> GateView:
+    view = a_view(curves=curves, side=side, load=load)
+    assert view.weighed is not None
+    return replace(view, weighed=view.weighed._replace(**weighed))
 
 
 def test_on_the_spec_side_the_way_is_up_to_the_threshold():
@@ -69,10 +79,12 @@ def test_a_block_of_the_experiment_holds_the_side_too():
     assert "experiment" in seen.words
 
 
-def test_where_the_lanes_take_turns_the_curves_first_edge_is_the_threshold():
+def test_where_the_lanes_take_turns_it_is_weighed_as_on_a_shared_pool():
     policy = PolicyConfig(threshold=8.0, band=0.25, placement=Placement.ALTERNATE)
-    seen = outlook(a_view(policy=policy, curves=CROSSING, load=5.0))
-    assert (seen.low, seen.high, seen.away) == pytest.approx((6.0, 8.0, 3.0))
+    curves = replace(CROSSING, open=((7.0, 9.0),))
+    seen = outlook(a_view(policy=policy, curves=curves, load=5.0))
+    assert (seen.low, seen.high, seen.away) == pytest.approx((7.0, 9.0, 4.0))
+    assert seen.words == "weighs going to plain at a load above 9: 4.00 more"
 
 
 def test_a_share_of_forced_requests_is_named():
@@ -120,10 +132,38 @@ def test_weighed_beyond_the_edge_what_staying_has_cost_is_told():
     assert "40% of a switch's price" in seen.words
 
 
-def test_weighed_an_idle_gate_is_on_the_right_side():
+def test_weighed_an_idle_gate_goes_where_one_request_is_served_best():
     assert outlook(a_view(curves=CROSSING)).away == pytest.approx(8.0)
     assert outlook(a_view(curves=LATER, side=Lane.PLAIN)).away == pytest.approx(4.0)
-    assert outlook(a_view(curves=LATER)).away is None
+    assert "goes to plain, which serves one request best" in outlook(a_view(curves=LATER)).words
+    waits = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, regret=0.4))
+    assert (
+        waits.words == "goes to spec, which serves one request best, if none comes: 40% of the wait"
+    )
+    assert waits.away is None
+
+
+def test_weighed_what_staying_costs_may_be_ahead_of_the_load():
+    seen = outlook(weighed_at(curves=CROSSING, load=5.0, regret=0.3))
+    assert (seen.low, seen.high, seen.away) == pytest.approx((8.0, 8.0, None))
+    assert seen.words == "weighs a switch to plain: staying costs 30% of a switch's price"
+
+
+def test_weighed_a_lane_that_is_asked_for_nearly_all_it_can_give_is_not_entered():
+    # 0.8 of the 900 tok/s that the spec lane gives at the most.
+    busy = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, load=6.0, offered=721.0))
+    assert busy.words == "stays on plain: 721 tok/s are asked, and it goes to spec at 720 or less"
+    less = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, load=6.0, offered=720.0))
+    assert "weighs a switch to spec" in less.words
+    # The lane that carries more is always entered.
+    assert "at a load above 8" in outlook(weighed_at(curves=CROSSING, load=6.0, offered=2e3)).words
+
+
+def test_weighed_what_a_switch_that_is_worth_it_waits_for_is_named():
+    worth: dict[str, Any] = {"curves": CROSSING, "side": Lane.PLAIN, "load": 2.0, "regret": 1.0}
+    assert "when the last drain is over" in outlook(weighed_at(**worth, settled=False)).words
+    assert "hourly limit" in outlook(weighed_at(**worth, lately=12)).words
+    assert "when little is in flight" in outlook(weighed_at(**worth, settled=True)).words
 
 
 def test_curves_that_never_cross_have_no_edge():

@@ -64,8 +64,9 @@ $sets
 - `stopped`: what ended, what was cut, and what was refused while it stopped.
 - `settings`: a warning about a variable, at the start.
 - `unmeasured`: there is no threshold, so every generation request goes to the plain lane.
-- `settings_unused`, level `warning`: `names` were set, and do nothing while the profile is weighed
-  (`SPECGATE_PROFILE` without a threshold), once, at the start.
+- `settings_unused`, level `warning`: `names` were set, and do nothing beside the other settings;
+  the `message` says which ones. A line for each reason (a profile is weighed, none is,
+  `SPECGATE_POOL=split`, a pool without turns), once, at the start.
 - `listener_failed`: a listener raised; the fact reached the others.
 - `tracing`: where [spans](../how-to/traces.md) go, at the start.
 - `spans_not_exported`: the collector took none, why, and how many were lost by then; once a minute

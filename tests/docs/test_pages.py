@@ -22,6 +22,9 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING = re.compile(r"\bSPECGATE_[A-Z0-9_]*[A-Z0-9]\b")
 _SHELL = re.compile(r"^```(?:bash|sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_KEPT = re.compile(
+    r"""^(?:\$ )?SPECGATE_\w+=(?:"[^"]*"|'[^']*'|[^\s"'])*(?: +#.*)?$""", re.MULTILINE
+)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _COMMAND = re.compile(r"(?:^|[\s(;&|])specgate((?: +[^\s]+)+)")
 _END_OF_COMMAND = re.compile(r"(?:^| )(?:[|;&<>#]|2>|->)")
@@ -64,6 +67,14 @@ def test_settings_that_are_named_exist(name):
     tests = {word for word in named if word.startswith("SPECGATE_TEST_")}
     wrong = {word for word in named - known - tests if not _is_service_link(word, "tcp://")}
     assert not wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_a_shell_is_given_reach_the_gate(name):
+    # On a line of its own without `export` it is the shell's alone, and `specgate` never sees it.
+    text = text_of(REPOSITORY / name)
+    kept = [line for block in _SHELL.findall(text) for line in _KEPT.findall(block)]
+    assert not kept
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +122,9 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def options_of(command: click.Command) -> set[str]:
-    params = command.get_params(click.Context(command))
+    # A command keeps the help option of the first context that asks: `-h` must be in that, too.
+    context = click.Context(command, parent=click.Context(main, **main.context_settings))
+    params = command.get_params(context)
     return {each for param in params for each in (*param.opts, *param.secondary_opts)}
 
 

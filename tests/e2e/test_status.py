@@ -10,8 +10,10 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import trustme
 
 from specgate.admin.models import Status
 from specgate.core.lanes import Lane
@@ -19,6 +21,7 @@ from specgate.upstream.base import Origin
 from tests.support.client import chat_request, connect
 from tests.support.control import TOKEN, change
 from tests.support.lanes import ScriptedLane, json_response
+from tests.support.process import serve_process
 from tests.support.stage import stage
 from tests.support.streams import held
 
@@ -28,11 +31,13 @@ NOWHERE = "http://127.0.0.1:9"
 
 @asynccontextmanager
 async def started(
-    *options: str, out: int = PIPE, token: str = ""
+    *options: str, out: int = PIPE, token: str = "", authority: Path | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`token`: of the environment."""
+    """`token`: of the environment. `authority`: of certificates, in a file; None: the machine's."""
     environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environ |= {"TERM": "xterm-256color", "SPECGATE_ADMIN_TOKEN": token}
+    if authority is not None:
+        environ["SSL_CERT_FILE"] = str(authority)
     process = await asyncio.create_subprocess_exec(
         *STATUS, *options, stdout=out, stderr=PIPE, env=environ
     )
@@ -44,9 +49,11 @@ async def started(
         await process.communicate()
 
 
-async def run(*options: str, token: str = "") -> tuple[int | None, str, str]:
+async def run(
+    *options: str, token: str = "", authority: Path | None = None
+) -> tuple[int | None, str, str]:
     """Exit status, stdout and stderr."""
-    async with started(*options, token=token) as process, asyncio.timeout(20):
+    async with started(*options, token=token, authority=authority) as process, asyncio.timeout(20):
         out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
@@ -293,3 +300,26 @@ async def _line(stream: asyncio.StreamReader, begins: bytes, holds: bytes) -> No
         if begins in line and holds in line:
             return
     raise AssertionError(f"it ended without a line {begins!r} that holds {holds!r}")
+
+
+async def test_a_gate_with_a_certificate_of_ones_own_is_trusted_where_its_ca_is_named(tmp_path):
+    authority, gate_pem = trustme.CA(), tmp_path / "gate.pem"
+    leaf = authority.issue_cert("127.0.0.1")
+    leaf.private_key_and_cert_chain_pem.write_to_path(str(gate_pem))
+    known = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(known))
+    environ = {
+        "SPECGATE_SPEC_URL": NOWHERE,
+        "SPECGATE_PLAIN_URL": NOWHERE,
+        "SPECGATE_TLS_CERT_FILE": str(gate_pem),
+    }
+    async with serve_process(environ) as gate:
+        assert gate.url.startswith("https://")
+        code, _, told = await run("--url", gate.url)
+        assert code == 4
+        assert "certificate verify failed" in told
+        code, page, told = await run("--url", gate.url, authority=known)
+        assert (code, told) == (0, "")
+        assert rows(page)["side"][0] == "plain"
+        gate.process.send_signal(signal.SIGINT)
+        assert await gate.stopped() == 0

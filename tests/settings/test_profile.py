@@ -10,6 +10,7 @@ from specgate.bench.shipped import shipped
 from specgate.core.config import NEVER
 from specgate.core.profile import dumps
 from specgate.settings import SettingsError, load
+from specgate.settings.loading import Loaded
 from specgate.settings.measured import PROFILE_MOST
 from specgate.settings.model import Settings
 from tests.bench.synthetic import cells
@@ -74,15 +75,54 @@ OLD = {
 def test_what_is_set_and_does_nothing_while_a_profile_is_weighed_is_known(file, tmp_path):
     file.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
     assert loaded(file).unused == ()
-    assert loaded(file, **OLD).unused == tuple(OLD)
+    assert names_of(loaded(file, **OLD)) == [tuple(OLD)]
     below = tmp_path / "settings.toml"
     below.write_text("burst = 3\n")
     found = loaded(file, SPECGATE_CONFIG=str(below), SPECGATE_BAND="0.1")
-    assert found.unused == ("SPECGATE_BAND", "SPECGATE_BURST")
+    assert names_of(found) == [("SPECGATE_BAND", "SPECGATE_BURST")]
     assert loaded(file, **OLD, SPECGATE_THRESHOLD="7").unused == (), "then nothing is weighed"
     assert load({**LANES, **OLD}).unused == ()
     file.write_text(dumps(shipped("reference")))
     assert loaded(file, **OLD).unused == (), "where speculation never pays nothing is weighed"
+
+
+OF_A_SWITCH = {
+    "SPECGATE_SWITCHES_PER_H": "4",
+    "SPECGATE_SWITCHBACK": "0.02",
+    "SPECGATE_HOLD": "2",
+}
+FORCED = {"SPECGATE_FORCED_SHARE": "0.5"}
+SPLIT = {"SPECGATE_POOL": "split"}
+TURNS = {"SPECGATE_POOL": "alternate", "SPECGATE_QUEUE_SIZE": "10"}
+STEP = {"SPECGATE_ALTERNATE_STEP_S": "60", "SPECGATE_SPEC_PARK": "true"}
+
+
+def test_what_does_nothing_on_split_lanes_is_known_with_a_profile_or_without(file):
+    every = {**OLD, **OF_A_SWITCH, **FORCED}
+    file.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
+    for found in (
+        loaded(file, **every, **SPLIT),
+        load({**LANES, **every, **SPLIT, "SPECGATE_THRESHOLD": "8"}),
+    ):
+        [(names, why)] = found.unused
+        assert names == tuple(every)
+        assert "SPECGATE_POOL=split" in why
+    assert load({**LANES, **SPLIT, "SPECGATE_THRESHOLD": "8"}).unused == ()
+    shared = load({**LANES, **OLD, **FORCED, "SPECGATE_THRESHOLD": "8"})
+    assert shared.unused == ()
+
+
+def test_what_needs_curves_or_turns_and_has_none_is_known(file):
+    threshold = load({**LANES, **OF_A_SWITCH, **STEP, "SPECGATE_THRESHOLD": "8"})
+    assert names_of(threshold) == [tuple(OF_A_SWITCH), tuple(STEP)]
+    file.write_text(dumps(shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")))
+    assert loaded(file, **OF_A_SWITCH).unused == ()
+    in_turn = loaded(file, **OF_A_SWITCH, **STEP, **TURNS)
+    assert names_of(in_turn) == [("SPECGATE_HOLD",)]
+
+
+def names_of(found: Loaded) -> list[tuple[str, ...]]:
+    return [each.names for each in found.unused]
 
 
 def test_their_descriptions_say_so_and_no_others_do():

@@ -38,12 +38,17 @@ IDLE = GateView(
 
 
 def a_view(**changed: Any) -> GateView:
-    """`in_flight=(2, 1)`: sequences on spec and plain. `curves`: of the policy too."""
-    spec, plain = changed.pop("in_flight", (0, 0))
+    """`in_flight=(2, 1)`: sequences on spec and plain; where curves are weighed, those of the load
+    on the side unless named. `curves`: of the policy too."""
+    load, curves = changed.get("load", 0.0), changed.get("curves")
+    held = round(load) if curves is not None else 0
+    on_plain = changed.get("side") is Lane.PLAIN
+    spec, plain = changed.pop("in_flight", (0, held) if on_plain else (held, 0))
     changed.setdefault("counts", Counts(spec=spec, plain=plain))
-    curves = changed.get("curves")
     if curves is not None:
         policy = changed.get("policy", IDLE.policy)
         changed["policy"] = replace(policy, curves=curves)
-        changed.setdefault("weighed", Weighing(curves, 0.0).latest)
+        standing = curves.standing(max(load, 1.0))
+        latest = Weighing(curves, 0.0).latest._replace(standing=standing, load=load)
+        changed.setdefault("weighed", latest)
     return replace(IDLE, **changed)

@@ -80,7 +80,9 @@ async def test_what_is_weighed_gained_and_measured(browser: Browser):
             "#next": "the gate weighs a switch to plain.",
             "#gauge-load": "load 12.00 sequences",
             "#gauge-edge": "band 9 to 11 sequences",
-            "#fact-rule": "40 % of a switch's price; asked 600 tok/s, spec gives at most 900 tok/s",
+            "#fact-rule": "600 tok/s; spec gives at most 900 tok/s",
+            "#price-words": "Towards a switch to plain: 40 % of its price. At 100 % it is worth "
+            "it.",
             "#meter-words": "On the mean over 1,840 sequences, one took 0.412 s less (0.350 s to "
             "0.471 s) than with all on plain, and 0.020 s less (from 0.004 s longer to 0.037 s "
             "less: it may be nothing) than with all on spec. Reckoned by the profile, not "
@@ -93,6 +95,33 @@ async def test_what_is_weighed_gained_and_measured(browser: Browser):
         },
         shot="weighed",
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "drawn"),
+    [
+        ({"weighing": WEIGHING}, 0.4),
+        ({"weighing": {**WEIGHING, "regret": 1.7}, "side": "plain"}, 1.0),
+        ({"weighing": WEIGHING, "mode": "spec"}, None),
+        ({"weighing": WEIGHING, "placement": "split"}, None),
+        ({}, None),
+    ],
+    ids=["weighed", "more-than-worth-it", "forced", "split", "threshold"],
+)
+async def test_the_price_of_a_switch_is_drawn_where_it_decides(
+    browser: Browser, changes: dict[str, Any], drawn: float | None
+):
+    async with gate(threshold=8) as on:
+        told = altered(await on.gate.status(), changes)
+        async with dashboard(browser, on.url, told=told) as seen:
+            if drawn is None:
+                await expect(seen.page.locator("#price")).to_be_hidden()
+                return
+            track = await seen.page.locator("#price-track").bounding_box()
+            paid = await seen.page.locator("#price-paid").bounding_box()
+            assert track is not None
+            assert paid is not None
+            assert paid["width"] == pytest.approx(drawn * track["width"], abs=2)
 
 
 async def test_lanes_in_turn(browser: Browser):

@@ -1,7 +1,8 @@
 // The load against the band, drawn from 0: where each lane is better, where the gate changes side,
-// and the way that is left until there.
+// and the way that is left until there. Where lanes are weighed the load alone changes no side, so
+// what staying costs is drawn below, against the price of a switch.
 
-import { band, number, sequences } from "./words.js";
+import { band, number, other, sequences } from "./words.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -30,23 +31,43 @@ export function drawGauge(status) {
   way.style.width = `calc(${per(Math.max(load, target))} - ${per(Math.min(load, target))})`;
   way.dataset.way = target === load ? "none" : target > load ? "up" : "down";
 
-  label("gauge-load", per(load), `load ${sequences(load)}${left(away)}`);
+  label("gauge-load", per(load), `load ${sequences(load)}${left(away, weighs(status))}`);
   const middle = high === null ? scale / 2 : (low + high) / 2;
   label("gauge-edge", per(middle), band(low, high));
   ticks(per);
+  drawPrice(status);
+}
+
+/** Whether the side is decided by the price of a switch. */
+const weighs = (status) => status.weighing !== null && status.placement !== "split";
+
+function drawPrice(status) {
+  const shown = weighs(status) && status.mode === "auto";
+  byId("price").hidden = !shown;
+  if (!shown) return;
+  const share = 100 * status.weighing.regret;
+  const there = other(status.side);
+  byId("price-track").dataset.to = there;
+  byId("price-paid").style.width = `${Math.min(100, share).toFixed(1)}%`;
+  const words = `Towards a switch to ${there}: ${number(share)} % of its price. At 100 % it is worth it.`;
+  if (byId("price-words").textContent !== words) byId("price-words").textContent = words;
 }
 
 /** What the gate holds against the edges: with lanes of their own GPUs, the spec lane's count. */
 const shown = (status) => (status.placement === "split" ? status.in_flight.spec : status.load);
 
-const left = (away) =>
-  away === null ? "" : `, ${number(Math.abs(away), 2)} ${away < 0 ? "less" : "more"} to switch`;
+function left(away, weighed) {
+  if (away === null) return "";
+  const way = number(Math.abs(away), 2);
+  if (weighed) return `, ${way} ${away < 0 ? "above" : "below"} the edge`;
+  return `, ${way} ${away < 0 ? "less" : "more"} to switch`;
+}
 
 /** Which side is better between two loads: spec, plain, or open where the side stays what it was. */
 function zones(status, low, high) {
   const all = [];
   const { weighing, threshold } = status;
-  if (weighing && status.placement !== "split") {
+  if (weighs(status)) {
     all.push([0, scale, "plain"]);
     for (const [from, to] of weighing.pays) all.push([from, to ?? scale, "spec"]);
     if (low !== null && low < high) all.push([low, high, "open"]);

@@ -85,7 +85,7 @@ function showFacts(status) {
     since === null ? "none yet" : `${span(since)} ago; ${count(switches, "switch", "switches")} since the start`,
   );
   const { weighing } = status;
-  put(byId("fact-rule-name"), weighing ? "Staying has cost" : "Threshold");
+  put(byId("fact-rule-name"), weighing ? "Asked of both lanes" : "Threshold");
   put(byId("fact-rule"), weighing ? weighed(weighing) : threshold(status));
   byId("fact-turns-row").hidden = status.turns === null;
   if (status.turns !== null) {
@@ -104,8 +104,8 @@ function turns({ awake, wanted, step, failed, why, retry_s: retry }) {
   return parts.join("; ");
 }
 
-const weighed = ({ regret, offered_tok_s: offered, spec_top_tok_s: top }) =>
-  `${number(regret * 100)} % of a switch's price; asked ${rate(offered)}, spec gives at most ${rate(top)}`;
+const weighed = ({ offered_tok_s: offered, spec_top_tok_s: top }) =>
+  `${rate(offered)}; spec gives at most ${rate(top)}`;
 
 function threshold({ threshold: at, speculate_below: low }) {
   if (at === null) return "none: nothing was measured";

@@ -37,6 +37,15 @@ class Api:
         self, expr: str, begin: float, end: float, step_s: float
     ) -> dict[str, list[float]]:
         """The numbers of each series in that time, by its labels' values; none without numbers."""
+        return {
+            " ".join(labels.values()): numbers
+            for labels, numbers in await self.labelled(expr, begin, end, step_s)
+        }
+
+    async def labelled(
+        self, expr: str, begin: float, end: float, step_s: float
+    ) -> list[tuple[dict[str, str], list[float]]]:
+        """The same, each with its labels."""
         response = await self._http.get(
             "/api/v1/query_range",
             params={"query": expr, "start": str(begin), "end": str(end), "step": str(step_s)},
@@ -44,13 +53,13 @@ class Api:
         answer = response.json()
         if answer["status"] != "success":
             raise AssertionError(f"{expr}: {answer}")
-        found: dict[str, list[float]] = {}
+        found = []
         for series in answer["data"]["result"]:
             labels = {key: value for key, value in series["metric"].items() if key != "__name__"}
             numbers = [float(value) for _, value in series["values"]]
             real = [number for number in numbers if math.isfinite(number)]
             if real:
-                found[" ".join(labels.values())] = real
+                found.append((labels, real))
         return found
 
     async def rules(self) -> list[dict[str, Any]]:

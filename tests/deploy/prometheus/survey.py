@@ -40,17 +40,20 @@ NOTHING_TO_COMPARE = {
 }
 """Of the alerts without data: those that have none even before they are compared with a limit."""
 
+_NAMED = re.compile(r"{{(\w+)}}")
 _LIMIT = re.compile(r"(?<=[\s)}])(>|<|==) (?=[\d.]+\b)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """kind: query, record or alert. series: numbers by the values of the labels."""
+    """kind: query, record or alert. series: numbers by the values of the labels. labels: the names
+    that each of the series has."""
 
     kind: str
     name: str
     expr: str
     series: dict[str, list[float]]
+    labels: set[str]
 
 
 async def survey(
@@ -62,9 +65,15 @@ async def survey(
         *(("record", *each) for each in rules.recorded().items()),
         *(("alert", name, rule["expr"]) for name, rule in rules.alerts().items()),
     ]
-    found = await asyncio.gather(*(api.over(expr, begin, end, step_s) for _, _, expr in asked))
+    found = await asyncio.gather(*(api.labelled(expr, begin, end, step_s) for _, _, expr in asked))
     return [
-        Answer(kind=kind, name=name, expr=expr, series=series)
+        Answer(
+            kind=kind,
+            name=name,
+            expr=expr,
+            series={" ".join(labels.values()): numbers for labels, numbers in series},
+            labels=set.intersection(*(set(labels) for labels, _ in series)) if series else set(),
+        )
         for (kind, name, expr), series in zip(asked, found, strict=True)
     ]
 
@@ -82,6 +91,17 @@ def wrongly_empty(answers: list[Answer]) -> set[str]:
         answer.name
         for answer in answers
         if not answer.series and answer.name not in EMPTY.keys() | EITHER.keys()
+    }
+
+
+def legends_without_their_label(answers: list[Answer]) -> set[str]:
+    """Queries whose legend names a label that not each of their series has: Grafana writes nothing
+    in its place."""
+    return {
+        answer.name
+        for answer in answers
+        if answer.kind == "query" and answer.series
+        if set(_NAMED.findall(answer.name.rsplit(" / ", 1)[-1])) - answer.labels
     }
 
 

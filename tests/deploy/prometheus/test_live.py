@@ -31,6 +31,7 @@ async def test_every_query_rule_and_alert_has_data_or_a_reason(tmp_path: Path):
         answers = await asking.survey(stage.api, begin, end, rate_interval="3s", step_s=SCRAPE_S)
         assert asking.wrongly_empty(answers) == set()
         assert asking.wrongly_listed(answers) == set()
+        assert asking.legends_without_their_label(answers) == set()
         for name in asking.EMPTY.keys() & {a.name for a in answers if a.kind == "alert"}:
             if name not in asking.NOTHING_TO_COMPARE:
                 assert await asking.compared(stage.api, name, begin, end, SCRAPE_S), name
