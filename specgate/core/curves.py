@@ -113,6 +113,12 @@ class Curves:
         """The lane that serves a single sequence best."""
         return Lane.SPEC if self.first_edge > 0.0 else Lane.PLAIN
 
+    @property
+    def parting(self) -> float:
+        """The tokens a second that both give where they cross last; 0 where they never do."""
+        edges = [edge for ends in self.paying for edge in ends if 0.0 < edge < math.inf]
+        return self.spec.rate(max(edges)) if edges else 0.0
+
     def of(self, lane: Lane) -> Curve:
         return self.spec if lane is Lane.SPEC else self.plain
 

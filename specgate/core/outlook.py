@@ -98,13 +98,26 @@ def _held(view: GateView, weighed: Weighed, curves: Curves) -> str | None:
             return f"goes to {other} when its hourly limit of switches allows it"
         until = "little is in flight" if weighed.settled else "the last drain is over"
         return f"goes to {other} when {until}"
+    if (closed := _closed(weighed, curves, other)) is not None:
+        return f"stays on {side}: {closed}"
     if side is not curves.best_idle and not view.counts.total + view.beyond.total:
         best = f"goes to {other}, which serves one request best"
         return f"{best}, if none comes: {share:.0%} of the wait"
-    most = CONSTANTS.guard * curves.of(other).top
-    if other is not curves.carries_more and weighed.offered > most:
+    return None
+
+
+def _closed(weighed: Weighed, curves: Curves, other: Lane) -> str | None:
+    """What keeps from the lane that carries less, whatever staying costs."""
+    if other is curves.carries_more:
+        return None
+    top = curves.of(other).top
+    most, lately = CONSTANTS.guard * top, CONSTANTS.guard_most * top
+    if weighed.offered > most:
         asked = f"{weighed.offered:.0f} tok/s are asked"
-        return f"stays on {side}: {asked}, and it goes to {other} at {most:.0f} or less"
+        return f"{asked}, and it goes to {other} at {most:.0f} or less"
+    if weighed.peak > lately and curves.parting > most:
+        asked = f"{weighed.peak:.0f} tok/s were asked within {CONSTANTS.memory_s / 60:.0f} minutes"
+        return f"{asked}, and it goes to {other} after as long at {lately:.0f} or less"
     return None
 
 

@@ -25,7 +25,9 @@ when much is asked is worse than the reverse when little is. Hence, towards
     the one that carries less     the price has the way back in it, as it would be at the most that
                                   was offered within the last ten minutes, or what doing without it
                                   would cost. It is not entered at all where more is offered than a
-                                  part of what it can carry.
+                                  part of what it can carry. Where the lanes part only so near to
+                                  its top that it would be left full, nor where nearly all that it
+                                  can carry was offered within the last ten minutes.
 
 A gate that has just begun does not know how much is asked: it begins on the lane that carries more.
 One with nothing in flight for a second goes to the lane that is best for a single sequence; for
@@ -59,6 +61,9 @@ class Constants(NamedTuple):
     """A load is taken to stay as it is for so long."""
     guard: float = 0.8
     """Of the top of the lane that carries less: it is not entered where more is offered."""
+    guard_most: float = 0.95
+    """The same, of the most that was offered within the memory, where the lanes part above the
+    guard."""
     memory_s: float = 600.0
     """How long the most that was offered is remembered."""
     doubt: float = 1.0
@@ -137,6 +142,11 @@ class Regret:
         """Other curves from now on; what was missed by the old ones stays."""
         self._curves = curves
         self._costs.use(curves)
+
+    @property
+    def peak(self) -> float:
+        """The most that was offered within the memory, in tokens a second."""
+        return self._peaks.most
 
     def step(
         self,
@@ -228,10 +238,21 @@ class Regret:
             return 0.0
         cost = self._costs.of_going(there, old=old, new=new, offered=dear, work=demand.work)
         if there is not curves.carries_more:
-            if offered > self._constants.guard * curves.of(there).top:
+            if self._closed(there, offered):
                 return 0.0
             cost += self._way_back(side, demand)
         return missing / self._price(side, cost, demand, now)
+
+    def _closed(self, there: Lane, offered: float) -> bool:
+        """Whether this lane is not to be entered: it carries less than the other, and too little
+        for what is offered, or for what was lately."""
+        if there is self._curves.carries_more:
+            return False
+        constants, top = self._constants, self._curves.of(there).top
+        if offered > constants.guard * top:
+            return True
+        left_full = self._curves.parting > constants.guard * top
+        return left_full and self.peak > constants.guard_most * top
 
     def _price(self, side: Lane, cost: float, demand: Demand, now: float) -> float:
         constants, prefixes = self._constants, self._curves.prefixes
@@ -246,7 +267,7 @@ class Regret:
     def _way_back(self, side: Lane, demand: Demand) -> float:
         """What going back costs at the most that was offered lately, or what staying would."""
         curves, constants = self._curves, self._constants
-        peak = min(self._peaks.most, 0.98 * curves.top)
+        peak = min(self.peak, 0.98 * curves.top)
         here = curves.of(side).load_for(peak, constants.horizon)
         there = curves.of(side.other).load_for(peak, constants.horizon)
         if here >= there:
@@ -270,6 +291,8 @@ class Regret:
         """How long nothing has been in flight, as a share of what is waited for: there is nothing
         to drain."""
         constants = self._constants
+        if self._closed(side.other, demand.offered(now)):
+            return 0.0
         feared = self._way_back(side, demand) > 0.0
         waited_for = constants.idle_after_peak_s if feared else constants.idle_s
         return (now - self._busy_at) / waited_for

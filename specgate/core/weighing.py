@@ -24,6 +24,7 @@ class Weighed(NamedTuple):
     which speculation pays from the first request on. settled: the last drain is over.
     lately: switches within the last hour. duration_s: mean time of a sequence, as observed.
     load: what is in flight, others' of the engines included, smoothed over half of that time.
+    peak: the most that was offered within the last ten minutes.
     """
 
     regret: float
@@ -36,6 +37,7 @@ class Weighed(NamedTuple):
     lately: int
     duration_s: float = 0.0
     load: float = 0.0
+    peak: float = 0.0
 
 
 class Weighing:
@@ -142,4 +144,5 @@ class Weighing:
             len(switches),
             self.demand.duration_s,
             self._regret.seen,
+            self._regret.peak,
         )

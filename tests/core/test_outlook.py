@@ -153,6 +153,16 @@ def test_weighed_a_lane_that_is_asked_for_nearly_all_it_can_give_is_not_entered(
     # 0.8 of the 900 tok/s that the spec lane gives at the most.
     busy = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, load=6.0, offered=721.0))
     assert busy.words == "stays on plain: 721 tok/s are asked, and it goes to spec at 720 or less"
+    after = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, offered=9.0, peak=856.0))
+    assert after.words == (
+        "stays on plain: 856 tok/s were asked within 10 minutes, "
+        "and it goes to spec after as long at 855 or less"
+    )
+    early = replace(
+        CROSSING, plain=Curve(CROSSING.plain.loads, (100.0, 300.0, 700.0, 900.0, 1500.0))
+    )
+    after = outlook(weighed_at(curves=early, side=Lane.PLAIN, offered=9.0, peak=856.0))
+    assert "goes to spec, which serves one request best" in after.words
     less = outlook(weighed_at(curves=CROSSING, side=Lane.PLAIN, load=6.0, offered=720.0))
     assert "weighs a switch to spec" in less.words
     # The lane that carries more is always entered.

@@ -117,18 +117,35 @@ def test_an_idle_gate_goes_where_a_single_sequence_is_served_best(curves):
     assert Regret(curves, 0.0).step(9.0, side=side.other, spec=0, plain=0, demand=demand) == 0.0
 
 
-def test_after_a_peak_it_waits_for_longer():
-    demand, regret = Demand(CURVES, 0.0), Regret(CURVES, 0.0)
-    now = 0.0
-    while now < 20.0:  # 25 a second: 2,500 tokens, which the spec lane cannot give
+# They part only at 1,450 of the 1,500 tokens a second that the spec lane can give.
+PARTING_LATE = Curves(
+    spec=Curve((1.0, 16.0, 64.0, 100.0), (120.0, 1200.0, 1450.0, 1500.0)),
+    plain=Curve((1.0, 16.0, 64.0, 100.0), (100.0, 1000.0, 1450.0, 1600.0)),
+    output_tokens=100.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("curves", "tops", "after_s"),
+    [
+        pytest.param(CURVES, 0.9, 10.0, id="after a peak"),
+        pytest.param(CURVES, 1.6, 10.0, id="after more than the other lane can give"),
+        pytest.param(PARTING_LATE, 1.6, 600.0, id="left full, after more than it can give"),
+    ],
+)
+def test_after_a_peak_an_idle_gate_waits_for_longer(curves, tops, after_s):
+    demand, regret = Demand(curves, 0.0), Regret(curves, 0.0)
+    now, every = 0.0, 100.0 / (tops * curves.spec.top)
+    while now < 20.0:
         demand.left(demand.arrived(Lane.PLAIN, 1, now), now + 0.02)
-        now += 0.04
+        now += every
         regret.step(now, side=Lane.PLAIN, spec=0, plain=60, demand=demand)
-    shares = [
-        regret.step(now + idle, side=Lane.PLAIN, spec=0, plain=0, demand=demand)
-        for idle in (3.0, 9.0, 11.0)
-    ]
-    assert shares[1] < 1.0 <= shares[2]
+
+    def idle_for(seconds: float) -> float:
+        return regret.step(now + seconds, side=Lane.PLAIN, spec=0, plain=0, demand=demand)
+
+    assert idle_for(0.9 * after_s) < 1.0
+    assert idle_for(1.2 * after_s) >= 1.0
 
 
 def test_the_lane_that_carries_less_is_not_entered_where_much_is_offered():
