@@ -13,6 +13,7 @@ from specgate.bench.plan import LEVELS
 from specgate.cli.doctor_words import as_json, page
 from specgate.cli.profile_files import PROFILE
 from specgate.cli.values import ENGINE_URL, KEY
+from specgate.core.config import Placement
 from specgate.core.lanes import Lane
 from specgate.core.profile import Profile
 from specgate.doctor.asking import ask
@@ -55,6 +56,14 @@ Exit status: 0 nothing wrong (notes at most), 1 warnings or errors, 2 wrong usag
 @click.option(
     "--api-key", type=KEY, metavar="KEY", envvar="OPENAI_API_KEY", help="Also OPENAI_API_KEY."
 )
+@click.option(
+    "--pool",
+    type=click.Choice([each.value for each in Placement]),
+    default=Placement.SHARED.value,
+    envvar="SPECGATE_POOL",
+    help="What the lanes run on: with alternate, can each give its memory back? Also "
+    "SPECGATE_POOL.",
+)
 @click.option("--json", "wants_json", is_flag=True, help="One JSON object instead of a page.")
 def doctor(
     *,
@@ -63,6 +72,7 @@ def doctor(
     plain_url: str | None,
     profile: Profile | None,
     api_key: str | None,
+    pool: str,
     wants_json: bool,
 ) -> None:
     """Look at one or two engines, and say what would spoil a measurement or a gate.
@@ -88,7 +98,7 @@ def doctor(
     faults = [each for each in answers if isinstance(each, DoctorFault)]
     facts = [facts_of(each) for each in answers if isinstance(each, Asked)]
     engines = [(each, Lane(each.label)) for each in facts] if lanes else assigned(facts)
-    report = judge(engines, profile, LEVELS[-1])
+    report = judge(engines, profile, LEVELS[-1], Placement(pool))
     lines = [str(fault) for fault in faults]
     if wants_json:
         click.echo(json.dumps(as_json(engines, report, lines), indent=2))

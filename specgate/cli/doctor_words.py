@@ -42,6 +42,7 @@ def as_json(
                 "engine": str(facts.engine),
                 "version": facts.version,
                 "model": facts.model,
+                "replicas": None if facts.replicas is None else written(facts.replicas),
                 "speculates": None if facts.speculation.on is None else facts.speculation.on.value,
             }
             for facts, role in engines
@@ -55,10 +56,18 @@ def as_json(
 def _engine(facts: Facts) -> Iterator[str]:
     version = f" {facts.version}" if facts.version else ""
     model = facts.model or "not told"
-    yield f"{facts.label:<8} {facts.url}  {facts.engine}{version}, model {model}"
+    yield f"{facts.label:<8} {facts.url}  {_what(facts)}{version}, model {model}"
     for told in (_speculation(facts), _limits(facts), _answers(facts)):
         if told:
             yield from _wrapped(", ".join(told), " " * 9)
+
+
+def _what(facts: Facts) -> str:
+    behind = facts.replicas
+    if behind is None:
+        return str(facts.engine)
+    ready, total = (n if n is not None else "?" for n in (behind.ready, behind.total))
+    return f"sglang-router, {ready} of {total} replicas ready"
 
 
 def _speculation(facts: Facts) -> list[str]:

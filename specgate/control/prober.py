@@ -30,6 +30,8 @@ from specgate.engines.base import (
     tells_readiness,
 )
 from specgate.upstream.base import Origin
+from specgate.upstream.descriptors import is_ours
+from specgate.upstream.stalls import Stalls
 
 PROBE_TIMEOUT_S = 5.0
 """SGLang's /ready took 4 ms; an engine that needs seconds for it is busy: no verdict."""
@@ -37,6 +39,10 @@ PROBE_TIMEOUT_S = 5.0
 
 PROBE_CONNECT_S = 2.0
 """A kernel takes a connection at once, however busy its engine is."""
+
+STALL_S = PROBE_CONNECT_S / 4
+"""A connection that was late is no verdict if the event loop stood still for so long meanwhile: it
+may have been there, and nobody looked."""
 
 READ_MOST = 256 * 1024
 """Bytes of an answer that are looked at; a list of models has a few hundred. It is decoded in the
@@ -71,10 +77,16 @@ class Prober:
             return
         origin = self._gate.origin(lane)
         started = self._clock()
+        stalls = Stalls(STALL_S / 2)
         try:
-            sign, why = await self._ask(origin)
+            with stalls:
+                sign, why = await self._ask(origin)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             sign, why = Sign.UNREACHED, str(error) or type(error).__name__
+            if isinstance(error, httpx2.ConnectTimeout) and stalls.longest_s >= STALL_S:
+                sign, why = Sign.SLOW, f"the gate stood still for {stalls.longest_s:.1f} s"
+            elif is_ours(error):
+                sign, why = Sign.SLOW, "the gate is short of files or memory"
         except (httpx2.TimeoutException, TimeoutError):
             sign, why = Sign.SLOW, f"no answer within {PROBE_TIMEOUT_S:g} s"
         except httpx2.HTTPError as error:

@@ -27,7 +27,14 @@ from specgate.doctor.reading import (
     engine_in,
     in_flight,
 )
-from specgate.engines.base import MODELS_PATH, READY_PATH, Engine
+from specgate.engines.base import (
+    MODELS_PATH,
+    READINESS_PATH,
+    READY_PATH,
+    Engine,
+    tells_readiness,
+)
+from specgate.engines.replicas import METRICS_PATH
 
 TOTAL_S = 26.0
 HEALTH_S = 6.0
@@ -100,19 +107,33 @@ async def _look(caller: Caller, found: _Found) -> None:
     more = {Engine.VLLM: (VERSION,), Engine.LLAMACPP: (PROPS, SLOTS)}
     for path in more.get(engine, ()):
         await _document(caller, found, path)
+    if engine is Engine.UNKNOWN:
+        await _balancer(caller, found)
     await _metrics(caller, found)
     _count(found)
     found.ready = await _timed(caller, READY_PATH, ANSWER_S)
     if found.ready is not None and found.ready.status is not None:
         # The first may have paid for a connection; what the second takes is the engine's.
-        path = MODELS_PATH if found.ready.status == 404 else READY_PATH
+        other = READINESS_PATH if READINESS_PATH in found.documents else MODELS_PATH
+        path = other if found.ready.status == 404 else READY_PATH
         found.ready = await _timed(caller, path, ANSWER_S)
     await _again(caller, found, LOADS)
     _count(found)
+    if found.ready is not None and found.ready.refuses:
+        # Paused, or asleep: what generates a token would wait there, and harm one that sleeps.
+        found.request_failed = f"it is not ready ({found.ready.path} said so)"
+        return
     found.health = await _timed(caller, "/health", HEALTH_S)
     await _send(caller, found, engine)
     # By now something has been generated, and perhaps verified.
     await _again(caller, found, SERVER_INFO, LOADS)
+
+
+async def _balancer(caller: Caller, found: _Found) -> None:
+    """Whether it is one, in front of several engines."""
+    answer = await caller.get(READINESS_PATH)
+    if answer.status is not None and tells_readiness(answer.status, answer.body):
+        found.documents[READINESS_PATH] = answer.json
 
 
 async def _again(caller: Caller, found: _Found, *paths: str) -> None:
@@ -143,10 +164,11 @@ async def _document(
 
 async def _metrics(caller: Caller, found: _Found) -> None:
     """As the gate asks, without a key; with it where that is refused."""
-    answer = await caller.get(METRICS, bare=True)
+    path = METRICS_PATH if READINESS_PATH in found.documents else METRICS
+    answer = await caller.get(path, bare=True)
     found.metrics_status = answer.status
     if answer.status in (401, 403) and caller.headers:
-        answer = await caller.get(METRICS)
+        answer = await caller.get(path)
     if answer.status == 200:
         found.metrics = answer.text
 

@@ -84,6 +84,11 @@ class Timed:
     status: int | None
     took_s: float
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it said that it is not ready."""
+        return self.status is not None and self.status >= 500
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepAlive:
@@ -97,13 +102,18 @@ class KeepAlive:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """`fraction`: the share of a GPU that the engine may take. In GB and of one GPU: what was free
-    when it started, what the weights took, and what is left of it. `gpus`: as it numbers them."""
+    when it started, what the weights took, and what is left of it. `gpus`: as it numbers them.
+    `saver`: whether it can give memory back; `backup`, `draft`: whether a copy of its weights, and
+    of its drafter's, is kept for then."""
 
     fraction: Read | None = None
     gpus: frozenset[int] | None = None
     weight_gb: float | None = None
     left_gb: float | None = None
     kv_tokens: Read | None = None
+    saver: Read | None = None
+    backup: Read | None = None
+    draft: Read | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +136,8 @@ class Facts:
     """One engine. `addresses`: IP and port that its URL leads to. `settings`: what must be alike
     in both lanes. `launch`: the flags that it was started with, None if it does not tell.
     `in_flight`: requests that were running or waiting before ours, by sample. `process`: what tells
-    it from any other engine. `metrics`: the status of /metrics, asked without a key."""
+    it from any other engine. `metrics`: the status of `metrics_path`, asked without a key.
+    `replicas`: of a balancer, which answers in their place."""
 
     label: str
     url: str
@@ -146,12 +157,24 @@ class Facts:
     request_failed: str | None = None
     in_flight: tuple[Read, ...] = ()
     metrics: int | None = None
+    metrics_path: str = "/metrics"
     counters: bool = False
     memory: Memory = field(default_factory=Memory)
     ready: Timed | None = None
     health: Timed | None = None
     keep_alive: KeepAlive | None = None
     process: tuple[Any, ...] | None = None
+    replicas: "Replicas | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """Engines behind a balancer: those that it takes to be up, all that it knows, and those whose
+    tokens it tells, None for no page of them."""
+
+    ready: int | None
+    total: int | None
+    counted: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ there makes it say so.
 from specgate.control.prober import PROBE_TIMEOUT_S
 from specgate.core.lanes import Lane
 from specgate.doctor.facts import Aim, Facts, Severity
+from specgate.doctor.replicas import HIDDEN, check_replicas
 from specgate.doctor.report import Report
 from specgate.doctor.sglang import CAP_FLAG, DEFAULT_CAP
 from specgate.doctor.speculating import DEV_MODE, check_speculation
@@ -33,18 +34,22 @@ _KEEP_ALIVE = {
 }
 
 
-def check_engine(facts: Facts, role: Lane | None, aim: Aim, report: Report) -> None:
-    """All of them, in the order in which they are printed within a severity."""
-    if facts.engine is Engine.UNKNOWN:
+def check_engine(
+    facts: Facts, role: Lane | None, aim: Aim, report: Report, *, sleeps: bool = False
+) -> None:
+    """All of them, in the order in which they are printed within a severity. sleeps: it is the lane
+    whose turn it is not, and need not be ready."""
+    if facts.engine is Engine.UNKNOWN and facts.replicas is None:
         report.unknown(
             facts, "which engine this is", "/v1/models names none of sglang, vllm, llamacpp"
         )
+    check_replicas(facts, report)
     _role(facts, role, report)
     _cap(facts, aim, report)
     _graphs(facts, aim, report)
     check_speculation(facts, report)
     _metrics(facts, report)
-    _probes(facts, report)
+    _probes(facts, report, sleeps=sleeps)
     _keep_alive(facts, report)
     _busy(facts, report)
 
@@ -56,9 +61,10 @@ def _role(facts: Facts, role: Lane | None, report: Report) -> None:
             Engine.VLLM: "only /metrics tells, and it is not there",
             Engine.LLAMACPP: "neither /slots nor /metrics tells",
         }
-        report.unknown(
-            facts, "whether it speculates", why.get(facts.engine, "it does not say so anywhere")
-        )
+        said = why.get(facts.engine, "it does not say so anywhere")
+        if facts.replicas is not None:
+            said = f"{facts.metrics_path} counts no verified draft"
+        report.unknown(facts, "whether it speculates", said)
     elif role is Lane.SPEC and not on.value:
         report.find(
             ERROR,
@@ -82,8 +88,7 @@ def _role(facts: Facts, role: Lane | None, report: Report) -> None:
 def _cap(facts: Facts, aim: Aim, report: Report) -> None:
     cap = facts.cap
     if cap is None:
-        why = DEV_MODE if facts.engine is Engine.VLLM else "it does not tell"
-        report.unknown(facts, "how many requests it runs at once", why)
+        report.unknown(facts, "how many requests it runs at once", _untold(facts))
         return
     if cap.value >= aim.level:
         return
@@ -130,8 +135,7 @@ def _graphs(facts: Facts, aim: Aim, report: Report) -> None:
         return
     limit = facts.graph_limit
     if limit is None:
-        why = DEV_MODE if facts.engine is Engine.VLLM else "it does not tell"
-        report.unknown(facts, "up to which batch it has CUDA graphs", why)
+        report.unknown(facts, "up to which batch it has CUDA graphs", _untold(facts))
         return
     top = min(aim.level, facts.cap.value) if facts.cap is not None else aim.level
     if limit.value < top:
@@ -153,19 +157,28 @@ def _graphs(facts: Facts, aim: Aim, report: Report) -> None:
         )
 
 
+def _untold(facts: Facts) -> str:
+    if facts.replicas is not None:
+        return HIDDEN
+    return DEV_MODE if facts.engine is Engine.VLLM else "it does not tell"
+
+
 def _metrics(facts: Facts, report: Report) -> None:
+    path, behind = facts.metrics_path, facts.replicas is not None
     if facts.metrics is None:
-        report.unknown(facts, "whether it has metrics", "/metrics gave no answer in time")
+        report.unknown(facts, "whether it has metrics", f"{path} gave no answer in time")
     elif facts.metrics in (401, 403):
         report.find(
             WARNING,
             "metrics-key",
             facts,
-            "/metrics asks for a key, and the gate reads it without one",
-            [f"/metrics answered {facts.metrics}"],
-            "open /metrics to the gate's host, or do without specgate_engine_output_tokens_total",
+            f"{path} asks for a key, and the gate reads it without one",
+            [f"{path} answered {facts.metrics}"],
+            f"open {path} to the gate's host, or do without specgate_engine_output_tokens_total",
         )
-    elif facts.metrics != 200 or not (facts.counters or facts.engine is Engine.UNKNOWN):
+    elif facts.metrics != 200 or not (
+        facts.counters or (facts.engine is Engine.UNKNOWN and not behind)
+    ):
         found = "has no counters of tokens" if facts.metrics == 200 else f"answered {facts.metrics}"
         report.find(
             WARNING,
@@ -173,12 +186,14 @@ def _metrics(facts: Facts, report: Report) -> None:
             facts,
             "metrics are off: the gate cannot read its token counters, nor the bench what was "
             "accepted in each level",
-            [f"/metrics {found}"],
-            _METRICS_FLAGS.get(facts.engine, "turn its metrics on"),
+            [f"{path} {found}"],
+            "start its replicas with --enable-metrics"
+            if behind
+            else _METRICS_FLAGS.get(facts.engine, "turn its metrics on"),
         )
 
 
-def _probes(facts: Facts, report: Report) -> None:
+def _probes(facts: Facts, report: Report, *, sleeps: bool) -> None:
     ready, health = facts.ready, facts.health
     if ready is None:
         report.unknown(facts, "how fast it answers the gate's probe", "there was no time left")
@@ -194,14 +209,17 @@ def _probes(facts: Facts, report: Report) -> None:
         )
         return
     asked = f"{ready.path}: {ready.status} after {_ms(ready.took_s)}"
-    if ready.status >= 500:
+    if ready.refuses:
+        said = "it says that it is not ready: the gate would send it nothing"
         report.find(
-            ERROR,
+            NOTE if sleeps else ERROR,
             "not-ready",
             facts,
-            "it says that it is not ready: the gate would send it nothing",
+            said + (", and wakes it when its turn comes" if sleeps else ""),
             [asked],
-            "wait for it, or end its pause or drain",
+            "no change is needed if it sleeps; awake it tells more"
+            if sleeps
+            else "wait for it, or end its pause or drain",
         )
     elif ready.took_s > SLOW_READY_S:
         report.find(

@@ -22,6 +22,7 @@ from specgate.doctor.facts import (
     Speculation,
     Timed,
 )
+from specgate.doctor.replicas import facts_behind, in_flight_behind
 from specgate.engines.accepting import ACCEPTED, DRAFTED, DRAFTS, accepted
 from specgate.engines.base import MODELS_PATH, Engine, engine_of
 from specgate.engines.counters import OUTPUT_TOKENS, counted
@@ -46,7 +47,8 @@ _VLLM_SETTINGS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What one engine answered. `documents`: decoded JSON by path, of answers with status 200.
-    `metrics`: the text of /metrics; `metrics_status`: asked as the gate does, without a key."""
+    `metrics`: the text of /metrics, or a balancer's page of all its replicas; `metrics_status`:
+    asked as the gate does, without a key."""
 
     label: str
     url: str
@@ -79,7 +81,9 @@ def facts_of(asked: Asked) -> Facts:
         Engine.SGLANG: _sglang(card, asked),
         Engine.VLLM: _vllm(card, asked),
         Engine.LLAMACPP: _llamacpp(card, asked),
+        Engine.UNKNOWN: facts_behind(asked.documents, asked.metrics),
     }
+    known = {"counters": counter is not None and counted(asked.metrics, counter) is not None}
     return Facts(
         label=asked.label,
         url=asked.url,
@@ -90,11 +94,10 @@ def facts_of(asked: Asked) -> Facts:
         request_failed=asked.request_failed,
         in_flight=asked.in_flight,
         metrics=asked.metrics_status,
-        counters=counter is not None and counted(asked.metrics, counter) is not None,
         ready=asked.ready,
         health=asked.health,
         keep_alive=asked.keep_alive,
-        **own.get(engine, {}),
+        **(known | own[engine]),
     )
 
 
@@ -117,7 +120,7 @@ def in_flight(documents: Mapping[str, Any], page: str) -> Read | None:
         if value is not None:
             total = round(value + (counted(page, waiting) or 0))
             return Read(total, f"{METRICS} {running} and {waiting.partition(':')[2]}")
-    return None
+    return in_flight_behind(page)
 
 
 def _sglang(card: dict[str, Any], asked: Asked) -> dict[str, Any]:

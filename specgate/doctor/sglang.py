@@ -148,7 +148,15 @@ def memory(info: dict[str, Any]) -> Memory:
         if weight is None or kv is None or free is None
         else free - weight - kv - taken,
         kv_tokens=None if tokens is None else Read(tokens, f"{SERVER_INFO} max_total_num_tokens"),
+        saver=_switch(info, "enable_memory_saver"),
+        backup=_switch(info, "enable_weights_cpu_backup"),
+        draft=_switch(info, "enable_draft_weights_cpu_backup"),
     )
+
+
+def _switch(info: dict[str, Any], name: str) -> Read | None:
+    value = info.get(name)
+    return Read(value, f"{SERVER_INFO} {name}") if isinstance(value, bool) else None
 
 
 def process(info: dict[str, Any]) -> tuple[Any, ...] | None:

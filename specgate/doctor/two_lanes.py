@@ -24,15 +24,17 @@ KV_SHARE = 0.2
 """Lanes whose KV room differs by more than this share of the larger one."""
 
 
-def check_lanes(first: Facts, second: Facts, report: Report) -> None:
-    """All of them."""
+def check_lanes(first: Facts, second: Facts, report: Report, *, in_turns: bool = False) -> None:
+    """All of them. in_turns: only one is up at a time, and may have all of the memory."""
     if _same(first, second, report):
         return
     _sides(first, second, report)
     _model(first, second, report)
     _settings(first, second, report)
     _caps(first, second, report)
-    _memory(first, second, report)
+    _kv(first, second, report)
+    if not in_turns:
+        _memory(first, second, report)
 
 
 def _same(first: Facts, second: Facts, report: Report) -> bool:
@@ -149,7 +151,6 @@ def _caps(first: Facts, second: Facts, report: Report) -> None:
 
 
 def _memory(first: Facts, second: Facts, report: Report) -> None:
-    _kv(first, second, report)
     what = "whether the memory of their GPUs holds both lanes after a restart"
     hosts = [{host for host, _ in each.addresses} for each in (first, second)]
     if not hosts[0] & hosts[1]:

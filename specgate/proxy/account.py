@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from specgate.core.errors import ClientGone, ClientStalled, CutShort, Fault, GateFault, LaneFault
 from specgate.core.events import Outcome, RequestEnded
-from specgate.core.tap import StreamTap, Tap
+from specgate.core.tap import LinesTap, StreamTap, Tap
 
 
 @dataclass(slots=True)
@@ -13,8 +13,8 @@ class Account(RequestEnded):
     """The fact of step 7 while it comes about. Times are monotonic seconds. The gate's own time is
     what passes between `taken_in_at` and `sent_at` (deciding), and between `head_at` and
     `answered_at` (starting the answer). `wire_id`: the request id as it travels in headers.
-    `learn`: who is to be told of an id in the response. `stream`: what reads along in an event
-    stream to which an error may be added, if it breaks off."""
+    `learn`: who is to be told of an id in the response. `stream`: what reads along in a stream
+    to which an error may be added, if it breaks off."""
 
     wire_id: bytes = b""
     started_at: float = 0.0
@@ -24,7 +24,7 @@ class Account(RequestEnded):
     head_at: float | None = None
     answered_at: float | None = None
     tap: Tap | None = None
-    stream: StreamTap | None = None
+    stream: StreamTap | LinesTap | None = None
     learn: Callable[[str], None] | None = None
 
     def failed(self, fault: Fault) -> None:

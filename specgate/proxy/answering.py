@@ -1,5 +1,5 @@
 """What a client is told of a fault: an answer while nothing was sent yet; after that the last words
-on an event stream, which is then cut like any other response that is not whole.
+on a stream of events or lines, which is then cut like any other response that is not whole.
 """
 
 from contextlib import suppress
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from specgate.core.errors import ClientGone, ClientStalled, CutShort, Fault, Stopping, StreamBroken
 from specgate.core.events import LaneFailed, Observer
+from specgate.core.tap import LinesTap
 from specgate.proxy.account import Account
 from specgate.proxy.downstream import Downstream
-from specgate.proxy.last_words import last_words
+from specgate.proxy.last_words import last_line, last_words
 from specgate.proxy.replies import fault_reply, own_headers
 from specgate.proxy.watch import within
 
@@ -46,12 +47,16 @@ class Answering:
 
 
 async def _break_off(fault: Fault, down: Downstream, account: Account) -> None:
-    """Say on an event stream why it is not whole; what was begun is then left cut."""
+    """Say on a stream why it is not whole; what was begun is then left cut."""
     if account.stream is None or not isinstance(fault, StreamBroken | CutShort):
         return
-    # With the usage event taken out, what the client has is not what the tap has.
-    sent = b"data:" if account.asks_usage else account.stream.tail
-    if down.write(last_words(account.route, sent, fault)):
+    if isinstance(account.stream, LinesTap):
+        words = last_line(account.stream.tail, fault)
+    else:
+        # With the usage event taken out, what the client has is not what the tap has.
+        sent = b"data:" if account.asks_usage else account.stream.tail
+        words = last_words(account.route, sent, fault)
+    if down.write(words):
         with suppress(ClientStalled):
             await within(LAST_WORDS_S, down.drain(), _unread)
 

@@ -31,6 +31,7 @@ from specgate.proxy.relay import head_for_client, relay
 from specgate.proxy.sending import Sending
 from specgate.proxy.watch import WhilePresent
 from specgate.upstream.base import Upstream
+from specgate.upstream.descriptors import is_ours
 
 
 class Forwarder:
@@ -85,11 +86,11 @@ class Forwarder:
                 else:
                     if declined is not None:
                         await self._serve_elsewhere(declined, down, intake, account)
-        except ConnectFailed:
+        except ConnectFailed as fault:
             # No lane had it: it counts for none, and no header names one.
             account.lane = account.reason = None
             account.rerouted = False
-            await self._answering.answer(self._unreachable(), down, account)
+            await self._answering.answer(self._unreachable(fault), down, account)
         except Fault as fault:
             await self._answering.answer(fault, down, account)
         except BaseException:
@@ -173,7 +174,7 @@ class Forwarder:
         on whichever is found to serve where one sleeps. Raises ConnectFailed if that fails too."""
         if account.reason is Reason.HELD:
             raise self._holder_unreachable(fault.lane) from None
-        if self._gate.doubt(fault.lane):
+        if not is_ours(fault) and self._gate.doubt(fault.lane):
             await self._serve(down, intake, account)
         else:
             account.rerouted = True
@@ -193,10 +194,11 @@ class Forwarder:
             head = head_for_client(declined, account, self._config)
             await relay(declined, head, down, account, self._config, self._clock)
 
-    def _unreachable(self) -> NoLaneReachable:
-        return NoLaneReachable(
-            "neither lane takes a connection; try again shortly", retry_after_s=self._retry_after_s
-        )
+    def _unreachable(self, fault: ConnectFailed) -> NoLaneReachable:
+        why = "neither lane takes a connection"
+        if is_ours(fault):
+            why = "the gate is short of files or memory for a connection to a lane"
+        return NoLaneReachable(f"{why}; try again shortly", retry_after_s=self._retry_after_s)
 
     def _holder_unreachable(self, lane: Lane) -> HolderUnreachable:
         return HolderUnreachable(

@@ -1,4 +1,4 @@
-"""What the gate says on an event stream that will not be whole: an error in its API's shape.
+"""What the gate says on a stream that will not be whole: an error in its API's shape.
 
 Sent in place of the rest, and then the stream is cut, without the API's end mark and without the
 end that its framing has: a client that knows no error events must not take it for complete either.
@@ -20,13 +20,19 @@ def last_words(route: RouteClass, sent: bytes, fault: Fault) -> bytes:
     was sent in part is ended first, as nothing else can be said within it."""
     before = b"" if ends_event(sent) else b"\n\n"
     match route:
-        case RouteClass.RESPONSES:
+        case RouteClass.RESPONSES | RouteClass.STORED:
             name, data = b"event: error\n", _of_responses(sent, fault)
         case RouteClass.MESSAGES:
             name, data = b"event: error\n", _of_messages(fault)
         case _:
             name, data = b"", {"error": _error(fault)}
     return b"%b%bdata: %b\n\n" % (before, name, json.dumps(data).encode())
+
+
+def last_line(sent: bytes, fault: Fault) -> bytes:
+    """The same of a stream of JSON lines, in Ollama's shape."""
+    before = b"" if not sent or sent.endswith(b"\n") else b"\n"
+    return b"%b%b\n" % (before, json.dumps({"error": str(fault)}).encode())
 
 
 def _error(fault: Fault) -> dict[str, Any]:

@@ -1,15 +1,14 @@
 """Step 6: the response, down to the client, unchanged and as it comes."""
 
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from specgate.core.config import ProxyConfig
 from specgate.core.errors import ClientStalled
 from specgate.core.events import Phase
 from specgate.core.headers import ClientHead, Pairs, end_to_end, media_type, to_client, value_of
 from specgate.core.ids import IdTap
-from specgate.core.routes import GENERATES
-from specgate.core.tap import StreamTap, Tap, tap_for
+from specgate.core.routes import GENERATES, RouteClass
+from specgate.core.tap import LinesTap, StreamTap, Tap, tap_for
 from specgate.core.usage import UsageFilter
 from specgate.proxy.account import Account
 from specgate.proxy.downstream import Downstream
@@ -48,7 +47,10 @@ async def relay(
     head: what `head_for_client` made of the response's. Raises StreamBroken, ClientStalled; the
     caller closes the response.
     """
-    streams = account.tap.__class__ is StreamTap
+    reading = account.tap
+    if account.route is RouteClass.STORED and not head.encoded:
+        # It decodes nothing, and nothing of it is counted; but it may be a response as a stream.
+        reading = tap_for(head.content_type)
     discreet = (
         account.asks_usage
         and media_type(head.content_type) == b"text/event-stream"
@@ -56,15 +58,15 @@ async def relay(
     )
     # A length that the engine gave counts the event that is taken out.
     pairs = _without_length(head.pairs) if discreet else head.pairs
-    if streams and value_of(pairs, b"content-length") is None:
-        account.stream = cast("StreamTap", account.tap)
+    if isinstance(reading, StreamTap | LinesTap) and value_of(pairs, b"content-length") is None:
+        account.stream = reading
     account.status = response.status
     account.phase = Phase.STREAM
     await down.start(response.status, response.reason, pairs)
     account.answered_at = clock()
     if account.learn is not None and not head.encoded:
-        account.tap = IdTap(account.tap or tap_for(head.content_type), account.learn)
-    sink = _Patient(down, account.tap, clock, config.timeouts.send_s)
+        account.tap = reading = IdTap(reading or tap_for(head.content_type), account.learn)
+    sink = _Patient(down, reading, clock, config.timeouts.send_s)
     if discreet:
         sink = _Discreet(sink)
     await response.deliver(sink, config.timeouts.idle_s)

@@ -22,6 +22,7 @@ from specgate.proxy.downstream import Downstream
 from specgate.proxy.intake import Intake
 from specgate.proxy.watch import within
 from specgate.upstream.base import Origin, Request, Response, Upstream
+from specgate.upstream.descriptors import is_ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class Sending:
             response = await sending
         except LaneFault as fault:
             if isinstance(fault, ConnectFailed):
-                self.gate.saw(origin, Sign.UNREACHED, str(fault))
+                # Else both lanes would be ejected as soon as this process is out of files.
+                if not is_ours(fault):
+                    self.gate.saw(origin, Sign.UNREACHED, str(fault))
             elif isinstance(fault, NoAnswer) and fault.unheard:
                 self.gate.saw(origin, Sign.BROKE, str(fault))
             self.observe(LaneFailed(lane=fault.lane, kind=fault.kind, message=str(fault)))

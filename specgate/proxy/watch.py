@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from specgate.core.errors import Fault
 from specgate.proxy.downstream import Downstream
+from specgate.upstream.stalls import RunningTimeout
 
 T = TypeVar("T")
 
@@ -49,14 +50,15 @@ class WhilePresent:
 
 
 async def within(limit_s: float | None, waiting: Awaitable[T], late: Callable[[], Fault]) -> T:
-    """The result of `waiting`, or the fault that `late` makes after `limit_s` seconds."""
+    """The result of `waiting`, or the fault that `late` makes after `limit_s` seconds in which the
+    event loop ran."""
     if limit_s is None:
         return await waiting
-    limit = asyncio.timeout(limit_s)
+    limit = RunningTimeout(limit_s)
     try:
         async with limit:
             return await waiting
     except TimeoutError:
-        if not limit.expired():
+        if not limit.expired:
             raise
         raise late() from None

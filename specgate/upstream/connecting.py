@@ -12,6 +12,7 @@ from aiohappyeyeballs import AddrInfoType
 from specgate.core.errors import ConnectFailed
 from specgate.upstream.base import Origin
 from specgate.upstream.connection import Connection
+from specgate.upstream.stalls import RunningTimeout
 from specgate.upstream.tcp import keep_alive
 
 FALLBACK_S = 0.25
@@ -24,11 +25,11 @@ async def connect(
     tls: ssl.SSLContext | None,
     on_idle_end: Callable[[Connection], None],
 ) -> Connection:
-    """A fresh connection. `timeout_s`: for all of it. `tls`: for https. `on_idle_end`: see
-    `Connection`. Raises ConnectFailed."""
+    """A fresh connection. `timeout_s`: for all of it, and not counted while the event loop stands
+    still. `tls`: for https. `on_idle_end`: see `Connection`. Raises ConnectFailed."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(timeout_s):
+        async with RunningTimeout(timeout_s):
             sock = await _open_socket(origin.host, origin.port)
             try:
                 transport, connection = await loop.create_connection(

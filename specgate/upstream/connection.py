@@ -9,6 +9,7 @@ switch a chunk.
 import asyncio
 import select
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
@@ -193,7 +194,9 @@ class Connection(Reading, asyncio.Protocol):
             self._rested()
             return
         self._progress += 1
-        if not self._head_done:
+        if self._head_done:
+            self._silent += len(data)
+        else:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -207,6 +210,8 @@ class Connection(Reading, asyncio.Protocol):
         else:
             if not self._head_done and self._head_bytes > HEAD_LIMIT:
                 self._fail("its response head is too large")
+            elif self._silent > HEAD_LIMIT and not self._ended:
+                self._fail("its trailers are too large")
 
     def eof_received(self) -> None:
         # Here, and not when the connection is lost: that waits until all that we still send is
@@ -240,10 +245,27 @@ class Connection(Reading, asyncio.Protocol):
         elif not self._head_done:
             what = f"the connection ended before a response{_because(error)}"
             self._fail(what, orderly=error is None)
-        elif error is None and not self._framed:
+        elif error is None and not self._framed and self._is_final():
             self._end()
         else:
             self._fail(f"the connection ended before the response's end{_because(error)}")
+
+    def _is_final(self) -> bool:
+        """Whether a FIN is the end of a body that only it ends. Within TLS only TLS's own word is:
+        any host on the way can send a FIN, and a process that was killed sends nothing else."""
+        if self._plain:
+            return True
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            return False
+        try:
+            # Nothing more to read: it says so where the peer did, and asks for more where not.
+            said = tls.read(1)
+        except ssl.SSLZeroReturnError:
+            return True
+        except (ssl.SSLError, ValueError):
+            return False
+        return said == b""
 
     def pause_writing(self) -> None:
         if self._writable is None:

@@ -5,6 +5,7 @@ and with no word to its clients. So the limit is raised as far as the system all
 starts, and what is then too low for it is said at once.
 """
 
+import errno
 import resource
 from dataclasses import dataclass
 
@@ -42,6 +43,22 @@ class Descriptors:
         if wanted is None and limit < ENOUGH:
             return f"{told}: raise it (ulimit -n, LimitNOFILE), or set SPECGATE_MAX_IN_FLIGHT"
         return None
+
+
+SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What a connection fails with for want of something here, whoever it was to be made to."""
+
+
+def is_ours(error: BaseException | None) -> bool:
+    """Whether a connection failed because this machine is short of files or memory: then it says
+    nothing of the other side."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in SHORT_OF:
+            return True
+        if isinstance(error, BaseExceptionGroup):
+            return any(is_ours(each) for each in error.exceptions)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def raise_limit() -> Descriptors:

@@ -21,6 +21,7 @@ from specgate.core.errors import ConnectFailed, FailureKind, NoAnswer, StreamBro
 from specgate.core.headers import Pairs
 from specgate.core.lanes import Lane
 from specgate.upstream.base import PEEK_LIMIT, Origin, Peeked, Request, Sink
+from specgate.upstream.stalls import PARTS, Stalls
 from specgate.upstream.tcp import KEEP_ALIVE
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -53,12 +54,27 @@ class HttpxUpstream:
             extensions={"timeout": self._timeouts, "target": request.target},
         )
         try:
-            response = await self._transport.handle_async_request(outgoing)
+            response = await self._connected(outgoing)
         except _UNREACHED as error:
             raise ConnectFailed(_said(error), lane=origin.lane) from error
         except httpx2.TransportError as error:
             raise NoAnswer(_said(error), lane=origin.lane, unheard=_is_end(error)) from error
         return HttpxResponse(response, origin.lane)
+
+    async def _connected(self, outgoing: httpx2.Request) -> httpx2.Response:
+        """The answer; a connection that came too late for a loop that stood still is made anew, as
+        nothing of the request was sent."""
+        limit_s = self._timeouts["connect"]
+        assert limit_s is not None
+        every_s = limit_s / PARTS
+        stalls = Stalls(every_s)
+        try:
+            with stalls:
+                return await self._transport.handle_async_request(outgoing)
+        except httpx2.ConnectTimeout:
+            if stalls.longest_s < every_s / 2:
+                raise
+        return await self._transport.handle_async_request(outgoing)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

@@ -7,7 +7,8 @@ line feed and an odd chunk size are errors. What it leaves open is closed here:
 - a HEAD response has no body whatever its head says (the parser cannot be told, so it is replaced);
 - interim responses (1xx) are skipped: they mean this connection only; a 101 nobody asked for;
 - a transfer coding other than chunked is refused: its bytes would reach the client undecoded;
-- bytes beyond a response's end are nobody's: the connection is not used again.
+- bytes beyond a response's end are nobody's: the connection is not used again;
+- trailers, and what stands between two pieces of a body, are bounded as the head is.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from specgate.core.headers import Pairs
 from specgate.upstream.base import PEEK_LIMIT, Peeked
 
 HEAD_LIMIT = 256 * 1024
-"""Bytes of a response head; an engine's is below one kilobyte."""
+"""Bytes of a response head, or of its trailers; an engine's is below one kilobyte."""
 
 EARLY_LIMIT = PEEK_LIMIT
 """Bytes of a body that may come before anyone asked for them; then the socket is left unread."""
@@ -46,6 +47,7 @@ class Reading:
         self._head: asyncio.Future[None] | None = None
         self._head_done = False
         self._head_bytes = 0
+        self._silent = 0  # bytes since the last ones of the body
         self._framed = False
         self._early: list[bytes] = []
         self._early_bytes = 0
@@ -130,6 +132,7 @@ class Reading:
             self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, piece: bytes) -> None:
+        self._silent = 0
         if self._ended:
             self._unusable = True
             return

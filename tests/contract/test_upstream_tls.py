@@ -2,6 +2,7 @@
 them."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from specgate.core.errors import ConnectFailed, NoAnswer
+from specgate.core.errors import ConnectFailed, NoAnswer, StreamBroken
 from specgate.core.lanes import Lane
 from specgate.settings import load
 from specgate.settings.certificates import lanes_tls
@@ -193,5 +194,36 @@ async def test_until_close_and_a_large_one(build: Build, files: Files):
         assert (await ask(upstream, engine, sink=sink)).body == body
         assert sink.most_waiting < 1_000_000
         response = await upstream.send(origin(engine), get())
+        await response.aclose()
+    await upstream.aclose()
+
+
+@POOLED
+@pytest.mark.parametrize("told", [True, False], ids=["close_notify", "fin"])
+async def test_the_end_of_a_body_that_only_the_connection_ends(
+    build: Build, files: Files, told: bool
+):
+    """Within TLS it is an end where TLS says so. A bare FIN may be anybody's, and is all that an
+    engine that is killed sends. httpx2 takes it for an end."""
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
+        if told:
+            peer.close()
+        else:
+            peer.now(lambda sock: sock.shutdown(socket.SHUT_WR))
+            await peer.until_gone()
+
+    upstream = build(ca_file=files.ca_file)
+    async with Engine(play, tls=files.server("127.0.0.1")) as engine:
+        response = await upstream.send(origin(engine), get())
+        sink = Collect()
+        if told:
+            await response.deliver(sink, 10)
+        else:
+            with pytest.raises(StreamBroken):
+                await response.deliver(sink, 10)
+        assert sink.data == b"half of it"
         await response.aclose()
     await upstream.aclose()

@@ -128,6 +128,29 @@ def llamacpp(*, spec: bool = False) -> Documents:
     }
 
 
+def router(*, tokens: int = 2, verified: int = 2, ready: int = 2) -> Documents:
+    """An sglang-router 0.3.2 before two SGLangs, of which so many are up, and tell of their tokens
+    and of verifications."""
+    names = ("generation_tokens_total", "num_requests_total", "num_running_reqs", "num_queue_reqs")
+    lines = [
+        f'sglang_{name}{{model_name="m",worker_addr="http://w{worker}:1"}} {value}'
+        for worker in range(tokens)
+        for name, value in zip(names, (510, 10, worker, 0), strict=True)
+    ]
+    lines += [
+        f'sglang_spec_verify_calls_total{{model_name="m",worker_addr="http://w{worker}:1"}} 200'
+        for worker in range(verified)
+    ]
+    return {
+        "/v1/models": {"object": "list", "data": [{"id": "m", "owned_by": "local"}]},
+        "/get_server_info": {"router_manager": True, "workers_count": 2},
+        "/readiness": {"status": "ready", "healthy_workers": ready, "total_workers": 2},
+        "/engine_metrics": "\n".join(lines) + "\n",
+        "/health": 200,
+        "/v1/completions": {"choices": [], "usage": {"completion_tokens": 48}},
+    }
+
+
 def model(owner: str, name: str = "m") -> dict[str, Any]:
     return {"id": name, "object": "model", "owned_by": owner, "max_model_len": 32_768}
 
@@ -148,10 +171,11 @@ async def serving(
     idle_s: float = IDLE_S,
     key: str | None = None,
     tls: ssl.SSLContext | None = None,
+    asked: list[str] | None = None,
 ) -> AsyncIterator[str]:
     """These documents under an address. `slow`: seconds before an answer, by path; `key`: asked for
-    everywhere but at /ready and /health."""
-    engine = _Engine(documents, slow or {}, idle_s, key)
+    everywhere but at /ready and /health; `asked`: is told each path."""
+    engine = _Engine(documents, slow or {}, idle_s, key, [] if asked is None else asked)
     server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         scheme = "http" if tls is None else "https"
@@ -163,8 +187,14 @@ async def serving(
 
 class _Engine:
     def __init__(
-        self, documents: Documents, slow: Mapping[str, float], idle_s: float, key: str | None
+        self,
+        documents: Documents,
+        slow: Mapping[str, float],
+        idle_s: float,
+        key: str | None,
+        asked: list[str],
     ) -> None:
+        self.asked = asked
         self.documents = documents
         self.slow = slow
         self.idle_s = idle_s
@@ -192,6 +222,7 @@ class _Engine:
         if "content-length:" in head:
             await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
         path = head.split(" ", 2)[1].partition("?")[0]
+        self.asked.append(path)
         await asyncio.sleep(self.slow.get(path, 0))
         if self.key and f"bearer {self.key}" not in head and path not in ("/ready", "/health"):
             return _reply(401, b'{"error":"Unauthorized"}')

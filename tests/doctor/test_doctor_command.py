@@ -17,7 +17,16 @@ import trustme
 from click.testing import CliRunner
 
 from specgate.cli.main import main
-from tests.doctor.engines import LAUNCH, llamacpp, models, serving, sglang, vllm, without
+from tests.doctor.engines import (
+    LAUNCH,
+    llamacpp,
+    models,
+    router,
+    serving,
+    sglang,
+    vllm,
+    without,
+)
 from tests.support.live import running_gate
 
 BARE = f"{LAUNCH} --speculative-adaptive"
@@ -285,3 +294,104 @@ def test_wrong_usage_is_two(words, told):
     assert found.exit_code == 2, found.output
     assert told in found.output
     assert "hush" not in found.output
+
+
+def finding(said: dict[str, Any], check: str) -> dict[str, Any]:
+    (found,) = [each for each in said["findings"] if each["check"] == check]
+    return dict(found)
+
+
+ALTERNATE = {"SPECGATE_POOL": "alternate"}
+
+
+async def test_lanes_in_turns_that_cannot_give_their_memory_back():
+    """SGLang answers the call with 200 all the same, and frees nothing."""
+    whole: dict[str, Any] = {"mem_fraction_static": 0.88, "base_gpu_id": 0}
+    off = {"enable_memory_saver": False, **whole}
+    async with (
+        serving(sglang(spec=True, **off)) as spec,
+        serving(sglang(**off)) as plain,
+        serving(sglang(**{**off, "base_gpu_id": None}, state=TIGHT)) as tight,
+    ):
+        (code, said), (_, shared), (_, alone) = await asyncio.gather(
+            run_json(*pair(spec, plain), env=ALTERNATE),
+            run_json(*pair(spec, plain), "--pool", "shared", env=ALTERNATE),
+            run_json(tight),
+        )
+    assert code == 1
+    saver = finding(said, "memory-saver")
+    assert saver["severity"] == "warning"
+    assert saver["about"] == "spec, plain"
+    assert saver["evidence"] == ["/server_info enable_memory_saver: false"]
+    assert "--enable-memory-saver" in saver["change"]
+    assert "memory" not in checks(said), "each may have all of it in its turn"
+    assert "memory" in checks(shared)
+    assert "memory-saver" not in checks(shared)
+    assert "it needs --enable-memory-saver, which is off here" in finding(alone, "room")["change"]
+
+
+TIGHT = {"memory_usage": {"weight": 40, "kvcache": 30, "startup_available": 78, "graph": {}}}
+
+
+async def test_a_lane_that_sleeps_is_left_alone_and_one_without_a_copy_wakes_without_weights():
+    saver = {"enable_memory_saver": True, "enable_weights_cpu_backup": True}
+    asleep = sglang(**saver) | {"/ready": 503}
+    asked: list[str] = []
+    async with (
+        serving(sglang(spec=True, **saver, enable_draft_weights_cpu_backup=False)) as spec,
+        serving(asleep, asked=asked) as plain,
+    ):
+        code, said = await run_json(*pair(spec, plain), "--pool", "alternate")
+        assert {"/ready", "/server_info"} <= set(asked)
+        assert not {"/health", "/generate"} & set(asked), "each generates a token"
+        (refused, down), (_, other) = await asyncio.gather(
+            run_json(*pair(spec, plain)), run_json(plain, env=ALTERNATE)
+        )
+    assert code == 1
+    assert finding(said, "not-ready")["severity"] == "note"
+    backup = finding(said, "weights-backup")
+    assert backup["about"] == "spec"
+    assert "draft weights" in backup["what"]
+    assert "start it with --enable-draft-weights-cpu-backup, or park it" in backup["change"]
+    assert refused == 1
+    assert checks(down)["not-ready"] == checks(other)["not-ready"] == "error"
+
+
+async def test_a_balancer_before_several_engines():
+    """What it passes on of them is read where the gate reads it, and what it hides is not known."""
+    async with serving(router()) as spec, serving(router(verified=0)) as plain:
+        (code, page, _), (_, said) = await asyncio.gather(
+            run(*pair(spec, plain)), run_json(*pair(plain, spec))
+        )
+    assert code == 0, page
+    assert f"spec     {spec}  sglang-router, 2 of 2 replicas ready, model m" in page
+    assert "speculates, accept length 2.50 since its start" in page
+    assert re.search(r"/readiness 200 in \d+ ms", page)
+    assert "metrics are off" not in page
+    assert "plain: whether it speculates: /engine_metrics counts no verified draft" in page
+    busy = "/engine_metrics running and waiting, of all replicas, before our own request: 1, 1"
+    assert busy in page
+    assert "which engine its replicas are" in page
+    assert said["engines"][0]["replicas"] == {"ready": 2, "total": 2, "counted": 2}
+    (wrong,) = [each for each in said["findings"] if each["severity"] == "error"]
+    assert (wrong["check"], wrong["about"]) == ("plain-lane-speculates", "plain")
+    assert wrong["evidence"] == [
+        "/engine_metrics, of 2 replicas together: 400 verifications",
+    ]
+
+
+async def test_a_balancer_whose_engines_are_down_or_tell_nothing():
+    async with (
+        serving(router(ready=1)) as half,
+        serving(router(tokens=1, verified=0)) as silent,
+        serving(router(tokens=0, verified=0)) as mute,
+    ):
+        found = await asyncio.gather(*(run_json(url) for url in (half, silent, mute)))
+    assert [code for code, _ in found] == [1, 1, 1]
+    down, uncounted, off = (said for _, said in found)
+    assert checks(down) == {"replicas-down": "warning", "busy": "note"}
+    assert "1 of its 2 replicas are ready" in finding(down, "replicas-down")["what"]
+    assert checks(uncounted) == {"replicas-uncounted": "warning"}
+    assert checks(off) == {"metrics-off": "warning"}
+    assert finding(off, "metrics-off")["evidence"] == ["/engine_metrics has no counters of tokens"]
+    assert "--enable-metrics" in finding(off, "metrics-off")["change"]

@@ -5,11 +5,13 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 
 import httpx2
 import pytest
 import uvloop
 
+from specgate.control import prober
 from specgate.control.prober import Prober, probe_client
 from specgate.core.config import PolicyConfig
 from specgate.core.events import Probed
@@ -151,4 +153,21 @@ async def test_what_was_a_balancer_and_is_an_engine_now_is_asked_for_its_models(
             for _ in range(2):
                 await prober.probe(Lane.SPEC)
         assert gate.lanes[Lane.SPEC].engine == "vllm"
+        assert gate.lanes[Lane.SPEC].health == "healthy"
+
+
+async def test_a_gate_that_stood_still_is_no_verdict_on_a_lane(monkeypatch: pytest.MonkeyPatch):
+    """A probe's connection was there, and the event loop looked only after its time was over."""
+    monkeypatch.setattr(prober, "PROBE_CONNECT_S", 0.4)
+    gate, clock, facts = manual_gate(PolicyConfig())
+    async with ScriptedLane("spec") as lane, probe_client() as client:
+        gate.set_origin(Origin.of(Lane.SPEC, lane.url))
+        probing = Prober(gate=gate, client=client, observe=facts, clock=clock)
+        asking = asyncio.ensure_future(probing.probe(Lane.SPEC))
+        await asyncio.sleep(0)  # it connects
+        time.sleep(1)
+        await asking
+        assert [fact.sign for fact in facts.of(Probed)] == [Sign.SLOW]
+        assert gate.lanes[Lane.SPEC].health == "probing"
+        await probing.probe(Lane.SPEC)
         assert gate.lanes[Lane.SPEC].health == "healthy"

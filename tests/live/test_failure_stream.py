@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from specgate.core.errors import FailureKind
-from specgate.core.events import LaneFailed, Outcome
+from specgate.core.events import LaneFailed, Outcome, RequestEnded
 from tests.support.client import CHAT, JSON, Body, chat, chat_request, connect, request_bytes
 from tests.support.lanes import (
     DONE,
@@ -85,6 +85,47 @@ async def test_the_responses_api_has_an_event_of_its_own():
         assert said.keys() == {"type", "code", "message", "param", "sequence_number"}
 
 
+STORE = json.dumps({"model": "m", "input": "Hi", "stream": True, "store": True}).encode()
+CREATED = (
+    b'event: response.created\ndata: {"type":"response.created","sequence_number":0,'
+    b'"response":{"id":"resp_held"}}\n\n'
+)
+
+
+@FORMS
+async def test_so_has_a_response_that_is_stored_and_one_that_is_read_again():
+    """Its id passes by on the way, and leads to the lane that has it when it is asked for later;
+    what is read then is a stream too, and may break off like the first."""
+    again = b"/v1/responses/resp_held?stream=true"
+    async with stage() as on:
+        for method, target, body in ((b"POST", b"/v1/responses", STORE), (b"GET", again, None)):
+            sent = CREATED + RESPONSES_EVENT
+            on.spec.answer_next(breaks_off(sent))
+            reply = await on.ask(method, target, body=body)
+            assert (reply.status, reply.body.ending) == (200, "cut")
+            assert reply.body.data.startswith(sent)
+            name, _, data = reply.body.data.removeprefix(sent).partition(b"\ndata: ")
+            assert name == b"event: error"
+            said = json.loads(data)
+            assert (said["code"], said["sequence_number"]) == ("lane_stream_broken", 42)
+        assert [on.spec.requests_total, on.plain.requests_total] == [2, 0]
+        assert on.gate.facts.of(RequestEnded)[-1].output_tokens is None, "read, and not generated"
+
+
+@FORMS
+@pytest.mark.parametrize("half", [b"", b'{"message": {"con'])
+async def test_lines_of_json_end_with_a_line(half: bytes):
+    """Ollama's shape, on a line of its own."""
+    sent = b'{"message": {"content": "a"}}\n' + half
+    pairs = [(b"content-type", b"application/x-ndjson"), (b"transfer-encoding", b"chunked")]
+    async with stage() as on:
+        on.spec.answer_next([Send(head(200, pairs)), Send(chunk(sent)), Rst()])
+        rest = await told(on, b"/api/chat", sent)
+        assert rest.startswith(b"\n" if half else b"{")
+        assert rest.endswith(b"\n")
+        assert "spec lane broke off" in json.loads(rest)["error"]
+
+
 async def test_the_messages_api_has_one_too():
     sent = b'event: message_start\ndata: {"type":"message_start"}\n\n'
     async with stage() as on:
@@ -144,7 +185,6 @@ async def test_with_the_usage_event_taken_out():
 
 NOT_TOLD = {
     "no stream": (CHAT, [(b"content-type", b"application/json")], b'{"choices": ['),
-    "lines of JSON": (b"/api/chat", [(b"content-type", b"application/x-ndjson")], b'{"a":1}\n'),
     "compressed": (
         CHAT,
         [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")],
