@@ -12,7 +12,7 @@ from specgate.core.config import ALWAYS, NEVER, Placement
 from specgate.core.curves import Curves
 from specgate.core.lanes import Lane
 from specgate.core.policy import Mode, Reason
-from specgate.core.regret import CONSTANTS
+from specgate.core.regret import CONSTANTS, closed
 from specgate.core.view import GateView
 from specgate.core.weighing import Weighed
 
@@ -98,8 +98,8 @@ def _held(view: GateView, weighed: Weighed, curves: Curves) -> str | None:
             return f"goes to {other} when its hourly limit of switches allows it"
         until = "little is in flight" if weighed.settled else "the last drain is over"
         return f"goes to {other} when {until}"
-    if (closed := _closed(weighed, curves, other)) is not None:
-        return f"stays on {side}: {closed}"
+    if (kept := _closed(weighed, curves, other)) is not None:
+        return f"stays on {side}: {kept}"
     if side is not curves.best_idle and not view.counts.total + view.beyond.total:
         best = f"goes to {other}, which serves one request best"
         return f"{best}, if none comes: {share:.0%} of the wait"
@@ -108,17 +108,14 @@ def _held(view: GateView, weighed: Weighed, curves: Curves) -> str | None:
 
 def _closed(weighed: Weighed, curves: Curves, other: Lane) -> str | None:
     """What keeps from the lane that carries less, whatever staying costs."""
-    if other is curves.carries_more:
+    found = closed(curves, other, weighed.offered, weighed.peak)
+    if found is None:
         return None
-    top = curves.of(other).top
-    most, lately = CONSTANTS.guard * top, CONSTANTS.guard_most * top
-    if weighed.offered > most:
-        asked = f"{weighed.offered:.0f} tok/s are asked"
-        return f"{asked}, and it goes to {other} at {most:.0f} or less"
-    if weighed.peak > lately and curves.parting > most:
-        asked = f"{weighed.peak:.0f} tok/s were asked within {CONSTANTS.memory_s / 60:.0f} minutes"
-        return f"{asked}, and it goes to {other} after as long at {lately:.0f} or less"
-    return None
+    asked, most = f"{found.asked:.0f} tok/s", f"{found.most:.0f} or less"
+    if not found.lately:
+        return f"{asked} are asked, and it goes to {other} at {most}"
+    within = f"{CONSTANTS.memory_s / 60:.0f} minutes"
+    return f"{asked} were asked within {within}, and it goes to {other} after as long at {most}"
 
 
 def _pays_below(curves: Curves, load: float) -> bool:

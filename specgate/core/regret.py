@@ -97,6 +97,31 @@ class Constants(NamedTuple):
 CONSTANTS = Constants()
 
 
+class Closed(NamedTuple):
+    """Why a lane is not to be entered: so many tokens a second are asked, or were lately, and more
+    than so many are too many."""
+
+    asked: float
+    most: float
+    lately: bool
+
+
+def closed(
+    curves: Curves, there: Lane, offered: float, peak: float, constants: Constants = CONSTANTS
+) -> Closed | None:
+    """Whether a lane carries less than the other, and too little for what is offered, or for the
+    most that was offered within the memory; in tokens a second."""
+    if there is curves.carries_more:
+        return None
+    top = curves.of(there).top
+    guard, most = constants.guard * top, constants.guard_most * top
+    if offered > guard:
+        return Closed(offered, guard, lately=False)
+    if curves.parting > guard and peak > most:
+        return Closed(peak, most, lately=True)
+    return None
+
+
 class Regret:
     """`step` it about every quarter of a second. `now`: monotonic seconds."""
 
@@ -243,16 +268,8 @@ class Regret:
             cost += self._way_back(side, demand)
         return missing / self._price(side, cost, demand, now)
 
-    def _closed(self, there: Lane, offered: float) -> bool:
-        """Whether this lane is not to be entered: it carries less than the other, and too little
-        for what is offered, or for what was lately."""
-        if there is self._curves.carries_more:
-            return False
-        constants, top = self._constants, self._curves.of(there).top
-        if offered > constants.guard * top:
-            return True
-        left_full = self._curves.parting > constants.guard * top
-        return left_full and self.peak > constants.guard_most * top
+    def _closed(self, there: Lane, offered: float) -> Closed | None:
+        return closed(self._curves, there, offered, self.peak, self._constants)
 
     def _price(self, side: Lane, cost: float, demand: Demand, now: float) -> float:
         constants, prefixes = self._constants, self._curves.prefixes

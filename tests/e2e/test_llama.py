@@ -12,13 +12,13 @@ import anyio
 import openai
 import pytest
 
-from specgate.bench.shipped import shipped
 from specgate.core.profile import dumps
 from specgate.engines.accepting import accept_length
 from tests.support.client import CHAT, connect, get, request_bytes
 from tests.support.invariants import assert_at_rest
 from tests.support.llama import llama_pair, running_count
 from tests.support.process import GateProcess, serve_process
+from tests.support.profiles import with_accept_length
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300), pytest.mark.xdist_group("llama")]
 
@@ -260,24 +260,13 @@ async def test_the_live_accept_length_is_what_the_engine_counts(site, at_rest, t
 
 def any_profile(*, max_tokens: int, accept_length: float) -> str:
     """A published table, as if it were of this pair; it has no say in what the engine counts."""
-    profile = shipped("k26-int4-8xrtxpro6000-vllm-ctx10k")
-    levels = tuple(
-        replace(
-            level,
-            arms={
-                arm: replace(each, accept_length=accept_length if arm == "spec" else None)
-                for arm, each in level.arms.items()
-            },
-        )
-        for level in profile.levels
-    )
+    profile = with_accept_length("k26-int4-8xrtxpro6000-vllm-ctx10k", accept_length)
     engines = {
         arm: replace(engine, steps=None) for arm, engine in profile.fingerprint.engines.items()
     }
     return dumps(
         replace(
             profile,
-            levels=levels,
             max_tokens=max_tokens,
             fingerprint=replace(profile.fingerprint, engines=engines),
         )

@@ -29,6 +29,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "least": (0.02, 1.0),
     "stays": (5.0, 200.0),
     "guard": (0.5, 1.0),
+    "guard_most": (0.7, 1.2),
     "memory_s": (60.0, 3600.0),
     "doubt": (0.0, 3.0),
     "arrivals": (1.0, 30.0),
